@@ -62,8 +62,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'syno_lab.alpha' has no attribute {name!r}")
 
 
-# Graphs and networks do not import pictures, files and properties, so these methods are bound here, as in
-# syno_lab.canvas.
+# Modules of graphs and networks do not import pictures, files and properties, so their methods are added here.
 _METHODS: dict[type, dict[str, Any]] = {
     Graph: {
         "dot": _drawing.dot,

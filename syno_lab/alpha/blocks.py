@@ -1,11 +1,11 @@
 """Networks as a stem, blocks and a head (αNAS, section 5).
 
-The parts follow one another, and one tensor goes from each part to the next. A block is an instance of a type: blocks
-of one type have equal nodes, so one edit fits all of them. Sizes in a block are relative to the block's input
-(:class:`.Rel`), so a type does not fix the number of channels. ResNet has one type for each stride and factor of
-channels. The nodes between two blocks are a block without a type, which no edit changes.
+The output tensor of each part is the input of the next part. A block is an instance of a type: blocks of one type have
+equal nodes, so one edit fits all blocks of the type. Sizes in a block are relative to the block's input
+(:class:`.Rel`), so a type does not fix the number of channels. ResNet has a type for each pair of a stride and a ratio
+of output to input channels. The nodes between two blocks are a block without a type, which no edit changes.
 
-An edit leaves a residual connection around a block as it is: :attr:`Block.mutable` has the longer branch's nodes.
+An edit never changes the residual connection of a block: :attr:`Block.mutable` has only nodes of the longer branch.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Network:
     """A stem, blocks and a head.
 
     Attributes:
-        stem: a graph that may have several inputs, and no nodes.
+        stem: a graph that may have several inputs and may be empty.
         blocks: the blocks in order.
-        head: a graph that may have several outputs, and no nodes.
+        head: a graph that may have several outputs and may be empty.
 
-    Raises SpecError where the input of a part is not the one output of the part before.
+    Raises SpecError where a part does not have one input that is the output of the part before.
     """
 
     stem: Graph
@@ -125,13 +125,13 @@ class Network:
 
     @property
     def kinds(self) -> dict[str, tuple[int, ...]]:
-        """The types of blocks, each with the numbers of its instances."""
+        """For each type of blocks, the numbers of the blocks of this type."""
         kinds = [block.kind for block in self.blocks]
         every = dict.fromkeys(filter(None, kinds))
         return {name: tuple([number for number, kind in enumerate(kinds) if kind == name]) for name in every}
 
     def with_blocks(self, blocks: Iterable[Block]) -> Network:
-        """Return the network with other blocks; blocks and head are fitted to the output shape of the part before.
+        """Return the network with other blocks; each block and the head are fitted to the output of the part before.
 
         Raises SpecError where a block or the head does not apply to that shape.
         """
@@ -142,11 +142,11 @@ class Network:
         return Network(self.stem, tuple(fitted), self.head.at(shape))
 
     def edited(self, numbers: Collection[int], nodes: Collection[int], graph: Graph) -> Network:
-        """Return the network with ``graph`` in place of the same region of some blocks of one type.
+        """Return the network where ``graph`` replaces the same region in several blocks of one type.
 
-        The edited blocks get a new type, unless they are all blocks of their type. Later edits may change the new
-        nodes. Raises SpecError for blocks of several types, a region that is not mutable, and a part that does not
-        apply.
+        The edited blocks get a new type, unless all blocks of the type are edited. Later edits may change the new
+        nodes. Raises SpecError for blocks of several types, an immutable region, and a part that does not fit the part
+        before.
         """
         if not numbers or not all(isinstance(n, int) and 0 <= n < len(self.blocks) for n in numbers):
             raise SpecError(f"expected blocks from 0 to {len(self.blocks) - 1}, found {quoted(sorted(numbers))}")
@@ -173,14 +173,14 @@ def find_blocks(
 ) -> Network:
     """Split a traced network into stem, blocks and head.
 
-    A block is the outermost module with one input tensor, one output tensor and no other connection around it, whose
-    class occurs at least twice. A block is split after each residual connection but the last, as attention and MLP of a
-    transformer are. Parts with equal nodes have one type. The type has the name of the class, with a number where a
-    class has several types.
+    A block is an outermost module whose class occurs at least twice, with one input tensor and one output tensor, and
+    no connection around the module. A block is split after each residual connection except the last; a transformer
+    block becomes attention and MLP. Blocks with equal nodes have one type; its name is the class's, with a number where
+    a class has several types.
 
     Args:
         graph: the traced graph; :attr:`.Node.source` names the module that a node comes from.
-        classes: the name of each module's class by the module's path; None: those of the traced network.
+        classes: the class name of each module, by the module's path; None: the class names of the traced network.
         names: the classes of blocks; None: all classes that occur at least twice and are no containers.
 
     Raises SpecError for a graph without a traced network where ``classes`` is None.
@@ -215,7 +215,7 @@ def _of_module(graph: Graph, path: str) -> frozenset[int]:
 
 
 def why_none(graph: Graph) -> str:
-    """Return why a traced network has no mutable blocks: what prevents the first suitable module from being a block."""
+    """Return why a traced network has no mutable blocks: the reason why the first suitable module is no block."""
     classes = graph.origin.classes if graph.origin is not None else {}
     counts = Counter(classes.values())
     for path, name in classes.items():
@@ -234,7 +234,7 @@ def why_none(graph: Graph) -> str:
 
 
 def in_numbers(graph: Graph) -> Graph:
-    """Return the graph with a number for each size that is relative to an axis, as :func:`relative` makes it."""
+    """Return the graph with each relative size (:class:`.Rel`) replaced by a number."""
     nodes = enumerate(graph.nodes)
     sized = [replace(node, operation=node.operation.at(*graph.input_shapes(number))) for number, node in nodes]
     return replace(graph, nodes=tuple(sized))
@@ -247,7 +247,7 @@ def relative(graph: Graph) -> Graph:
         (shape, *_) = graph.input_shapes(number) or ((),)
         channels, sizes = shape[-1] if shape else 1, {}
         for name, value in node.operation.attributes:
-            # A single group is independent of the channels; groups of one channel each are relative to the channels.
+            # One group is independent of the channels; if each group has one channel, the number of groups is relative.
             if isinstance(value, int) and (name == "features" or (name == "groups" and value == channels)):
                 sizes[name] = Rel(value, channels)
         nodes.append(replace(node, operation=node.operation.replace(**sizes)))
@@ -271,11 +271,11 @@ def _is_stage(graph: Graph, nodes: frozenset[int]) -> bool:
 
 
 def _after(graph: Graph, nodes: frozenset[int]) -> frozenset[int]:
-    """Return the nodes that depend on these nodes, with the weights that no other nodes use."""
+    """Return the nodes that depend on these nodes, and the weights that only such nodes use."""
     after = graph.after(nodes) - nodes
     for number in range(len(graph.nodes) - 1, -1, -1):
         users = graph.users[graph.tensor(number)]
-        # A weight belongs to the later nodes if only they use it.
+        # A weight belongs to the later nodes if only later nodes use it.
         if not graph.nodes[number].inputs and users and after.issuperset(users):
             after.add(number)
     return frozenset(after)
@@ -353,7 +353,7 @@ def _pieces(graph: Graph) -> list[Graph]:
 
 
 def _mutable(graph: Graph) -> frozenset[int]:
-    """Return all nodes that are not opaque; of a block with a residual connection only those of the longer branch."""
+    """Return the nodes that are not opaque; in a block with a residual connection, only nodes of the longer branch."""
     nodes = {number for number, node in enumerate(graph.nodes) if node.operation.name != OPAQUE}
     residuals = _residuals(graph)
     if residuals:

@@ -1,4 +1,4 @@
-"""Changes of the wanted properties of a chain by hand: one entry at a time, with the effect of each on a draft."""
+"""Changes of one entry of a chain's wanted properties by hand, with the effect of each change on a draft."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Kind = Literal["weaker", "stricter", "other"]
 
 @dataclass(frozen=True)
 class Change:
-    """A new value for one entry of the wanted properties.
+    """A change of one wanted property, or of one entry of the wanted matrix of mixing.
 
     Attributes:
         name: the name of the property.
-        value: a shape or None (no wish), a depth, or a letter.
+        value: the new wanted value: a shape or None (any shape), a depth, or a letter of mixing.
         entry: the output axis and the input axis of an entry of mixing; None for other properties.
     """
 
@@ -35,12 +35,12 @@ class Change:
 
     @property
     def key(self) -> str:
-        """The word by which a page names the change: ``mixing-1-2-m``, ``depth-3``, ``shape-8x16x16x32``."""
+        """The identifier of the change on a page: ``mixing-1-2-m``, ``depth-3``, ``shape-8x16x16x32``."""
         value = "x".join(map(str, self.value)) if isinstance(self.value, tuple) else self.value
         return "-".join(map(str, (self.name, *(self.entry or ()), value)))
 
     def words(self, draft: Draft) -> str:
-        """Describe in a few words what a draft wants after the change; ``draft`` has the change already."""
+        """Describe in a few words the wanted value after the change; ``draft`` is the draft after the change."""
         if self.entry is None:
             return f"{self.name} {said(self.value)} is wanted"
         matrix = wanted_mixing(draft)
@@ -48,7 +48,7 @@ class Change:
         return f"mixing {matrix.columns[axis]}->{matrix.rows[out]} {self.value} is wanted"
 
     def apply(self, draft: Draft) -> Draft:
-        """Return the draft with the same chain and the changed wish.
+        """Return the draft with the same chain and the changed wanted value.
 
         Raises SpecError for an unknown property, entry or value.
         """
@@ -79,8 +79,8 @@ class Possible:
 
     Attributes:
         change: the change.
-        kind: whether the change makes the wish weaker or stricter; ``other`` for shapes, which have no order.
-        effect: one line on the draft's distance before and after, or that no step leads to the wanted value.
+        kind: whether the new value is weaker or stricter; ``other`` for a change between two shapes.
+        effect: one line with the draft's distance before and after; or the line says that no step leads to the value.
         is_feasible: whether steps may lead to the wanted value.
     """
 
@@ -121,7 +121,7 @@ def _values(draft: Draft, name: str, entry: tuple[int, int] | None) -> Iterator[
 
 
 def _shapes(draft: Draft) -> Iterator[tuple[Shape | None, Kind]]:
-    """Yield no shape, the chain's present shape, and the wanted shape with one axis halved or doubled."""
+    """Yield None (any shape), the chain's present shape, and the wanted shape with one axis halved or doubled."""
     now = wanted(draft, "shape")
     shapes: dict[Shape, None] = {} if now == draft.shape else {draft.shape: None}
     if now is not None:
@@ -148,13 +148,13 @@ def _judged(draft: Draft, change: Change, kind: Kind) -> Possible:
 
 
 def wanted(draft: Draft, name: str) -> Any:
-    """Return the wanted value of a property; None where the draft wants none."""
+    """Return the wanted value of a property; None where the draft has no wanted value."""
     table = draft.properties.table(name)
     return table[0][0] if table else None
 
 
 def wanted_mixing(draft: Draft) -> Pairing:
-    """Return the wanted matrix; where none is wanted, a matrix of x for the wanted or present shapes."""
+    """Return the wanted matrix; without a wanted matrix, a matrix of x for the wanted or else the present shape."""
     matrix: Pairing | None = wanted(draft, MIXING.name)
     if matrix is None:
         return nothing(wanted(draft, SHAPE.name) or draft.shape, draft.input_shape)

@@ -1,8 +1,8 @@
 """The comparison of a traced graph with its network: values and gradients on one random batch, in both modes.
 
 Graph and network run as copies, so running statistics, random generators and gradients stay as they are. In the copies,
-weights with equal values only, as in new normalisations, become random. Otherwise they would hide differences in the
-layers before or behind.
+a weight whose values are all equal, as in a new normalisation, becomes random. Otherwise this weight would hide
+differences in the layers before or after it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from syno_lab.blame import said_by
 from syno_lab.errors import SpecError
 
 _BATCH = 2
-#: Limits of the comparison in FLOPs of one example: both modes with gradients, training with and evaluation without
-#: gradients, evaluation alone. A network beyond the last limit, or with more bytes of weights, is not compared.
+#: Limits of the comparison in FLOPs of one example: for both modes with gradients, for training with gradients and
+#: evaluation without, and for evaluation alone. A network beyond the last limit, or with more bytes of weights, is not
+#: compared.
 EVERYTHING, ONCE, VALUES, BYTES = 1e9, 4e9, 2e10, 2**29
-#: The bound for weights without values, on the meta device, which get random values for the comparison.
+#: The limit in bytes for weights on the meta device, which have no values and get random values for the comparison.
 _DRAWN_BYTES = 2**26
-#: Tensors are equal up to these shares of a tensor's spread, by dtype, and of the spread of all gradients.
+#: Tolerances as shares of a tensor's range (largest minus smallest value), by dtype; `_LEAST`: of all gradients' range.
 _TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 5e-2}
 _TOLERANCE, _LEAST = 1e-4, 1e-6
-#: A larger difference is not caused by rounding.
+#: A difference above this share is not caused by rounding.
 _ROUNDED = 0.05
 
 
@@ -51,8 +52,8 @@ def check_same(graph: Graph, seen: Record, example: Example) -> None:
     """Compare the module of a traced graph with its network.
 
     The network's cost decides how much is compared, see :data:`EVERYTHING`. A mode is not compared where the network
-    draws random numbers in another way than its graph. Raises SpecError with one line that names the difference, the
-    mode and the module.
+    draws other random numbers than its graph. Raises SpecError with one line that names the difference, the mode and
+    the module.
     """
     assert graph.origin is not None
     net, flops = graph.origin.net, graph.flops()
@@ -70,20 +71,20 @@ def check_same(graph: Graph, seen: Record, example: Example) -> None:
             if not why:
                 return
             refused = refused or why
-    if not is_meta:  # the network will have other weights than these random values
+    if not is_meta:  # a network on the meta device gets its real weights later
         raise SpecError(f"{type(net).__name__}: expected a network that takes a random batch, found {refused}")
 
 
 def _refusal(graph: Graph, net: nn.Module, inputs: list[Tensor], modes: list[tuple[bool, bool]]) -> str:
-    """Return why a network refuses inputs; empty after a comparison. A mode is (training, gradients)."""
+    """Return why a network fails on these inputs; empty if it runs. A mode is a pair (training, gradients)."""
     network, module = twin(net), _module(graph, net)
     for training, with_gradients in modes:
         gradients = with_gradients
         wanted = _passed(network, inputs, training, gradients)
-        if wanted.error and gradients:  # a network without gradients
+        if wanted.error and gradients:  # the network computes no gradients
             gradients = False
             wanted = _passed(network, inputs, training, gradients)
-        if wanted.error and training:  # such as a batch too small for batch statistics
+        if wanted.error and training:  # for instance, the batch is too small for batch statistics
             continue
         if wanted.error or not all(bool(tensor.isfinite().any()) for tensor in wanted.outputs if tensor.numel()):
             return wanted.error or "outputs that are no numbers"
@@ -101,7 +102,7 @@ def _refusal(graph: Graph, net: nn.Module, inputs: list[Tensor], modes: list[tup
 def _reason(
     graph: Graph, net: nn.Module, inputs: list[Tensor], wanted: _Pass, found: _Pass, mode: tuple[bool, bool]
 ) -> str:
-    """Return the difference of two passes; empty where its only causes are random numbers or rounding."""
+    """Describe the difference of two passes; empty where random numbers or rounding explain the difference."""
     again, reseeded = (_passed(twin(net), inputs, *mode, seed) for seed in (0, 1))
     if _difference(wanted, again)[0] and not _difference(again, found)[0]:
         return "that its outputs depend on earlier calls"
@@ -119,7 +120,7 @@ def _reason(
     with _NoDropout() if are_random else nullcontext():
         if are_random:
             wanted, reseeded = (_passed(twin(net), inputs, *mode, seed) for seed in (0, 1))
-            if _difference(wanted, reseeded)[0]:  # random numbers other than dropout's differ
+            if _difference(wanted, reseeded)[0]:  # modules other than dropout draw random numbers too
                 return ""
             found = _passed(_module(graph, net), inputs, *mode)
         message, share = _difference(wanted, found)
@@ -154,7 +155,7 @@ def _where(nets: tuple[nn.Module, nn.Module], inputs: list[Tensor], training: bo
         for path, part in net.named_modules():
             if path and not isinstance(part, torch.jit.ScriptModule):
                 part.register_forward_hook(partial(_keep, outputs, path))
-        _passed(net, inputs, training, False)  # hooks record outputs up to an exception
+        _passed(net, inputs, training, False)  # after an exception, the hooks have recorded all earlier outputs
     ours, theirs = recorded
     common = (path for path in ours if path in theirs and ours[path].shape == theirs[path].shape)
     first = next((path for path in common if _apart(ours[path], theirs[path]) > _TOLERANCE), None)
@@ -189,7 +190,7 @@ def _passed(net: nn.Module, inputs: list[Tensor], training: bool, gradients: boo
 
 
 def _difference(wanted: _Pass, found: _Pass) -> tuple[str, float]:
-    """Return the first difference of two passes and its share of the spread; an empty text for equal passes."""
+    """Describe the first difference of two passes, with its share of the values' range; empty for equal passes."""
     if wanted.error or found.error:
         return found.error or wanted.error, inf
     outputs, gradients, ys, grads = wanted.outputs, wanted.gradients, found.outputs, found.gradients
@@ -222,7 +223,7 @@ def _spread(tensor: Tensor) -> float:
 
 
 def _apart(one: Tensor, two: Tensor, least: float = 0.0) -> float:
-    """Return the difference of two tensors as a share of the first's spread; infinite where only one is finite."""
+    """Return the difference of two tensors as a share of the first's range; infinite where only one is finite."""
     if one.dtype != two.dtype or not (one.is_floating_point() or one.is_complex()):
         return 0.0 if one.dtype == two.dtype and torch.equal(one, two) else inf
     difference = float((one - two).abs().max()) if one.numel() else 0.0
@@ -233,9 +234,9 @@ def _apart(one: Tensor, two: Tensor, least: float = 0.0) -> float:
 
 
 def _drawn(weight: Tensor) -> Tensor:
-    """Return a copy of a weight; weights without values, or with equal values alone, get random values."""
+    """Return a copy of a weight; the copy gets random values if the weight has no values or only equal values."""
     value = weight.detach().clone()
-    if weight.is_meta:  # weights of layers are around 0, scales and variances around 1
+    if weight.is_meta:  # random weights of layers are around 0, scales and variances around 1
         value = torch.full(weight.shape, float(weight.is_floating_point()), dtype=weight.dtype)
         if weight.is_floating_point() and weight.ndim > 1:
             value.uniform_(-1, 1).div_(max(1, weight.shape[1:].numel()) ** 0.5)
@@ -245,7 +246,7 @@ def _drawn(weight: Tensor) -> Tensor:
 
 
 def _inputs(net: nn.Module, seen: Record, example: Example, device: torch.device) -> Iterator[list[Tensor]]:
-    """Yield batches to try: random values or integers for embeddings, then non-negative values, then the example."""
+    """Yield batches to try: first random values (integers for embeddings), then values in [0, 1), then the example."""
     bound = min((part.num_embeddings for part in net.modules() if isinstance(part, nn.Embedding)), default=2)
     for is_plain in (False, True):
         batch = []

@@ -1,7 +1,7 @@
 """Graphs of αNAS as pictures: inputs on top, outputs at the bottom, operations as boxes, tensors as arrows.
 
-The label of an arrow is its tensor's shape, (batch, spatial axes…, channels). In the SVG each part is a group with an
-``id``:
+The label of an arrow is its tensor's shape, (batch, spatial axes…, channels). In the SVG each part of the graph is a
+group with an ``id``:
 
 ===============  =============================================================
 ``t0``           input 0
@@ -22,7 +22,7 @@ from syno_lab.drawing.render import accessible_svg
 from syno_lab.drawing.style import FONT, HIGHLIGHT, INK, INPUT, LINE, OUTPUT, WEIGHT, dot_text, plate
 from syno_lab.inputs import count_of, plural
 
-#: Sign, fill and border of operations by their kind; operations with weights have the colours of weights.
+#: For each kind of operation: its sign, fill and border. Operations with weights have the colours of weights.
 LOOKS = {
     "non-linear": ("~", "#ffe0bd", "#a85a00"),
     "normalisation": ("N", "#e6dcff", "#6b3fc2"),
@@ -33,7 +33,7 @@ LOOKS = {
     "weights": ("Σ", WEIGHT.fill, WEIGHT.border),
 }
 _CAPTION_POINTS, _LABEL_POINTS = 12, 10
-_LONGEST = 34  # characters of a line in a box
+_LONGEST = 34  # the most characters of a line in a box
 
 
 def dot(
@@ -49,7 +49,7 @@ def dot(
         graph: the graph to draw.
         title: a line above the drawing; the function escapes any text.
         highlight: numbers of nodes to draw with a thick border, such as the nodes of a region.
-        notes: lines below the shape of a tensor, by the tensor's number: its properties.
+        notes: by a tensor's number, the lines to write below the tensor's shape, such as its properties.
     """
     return _drawn(graph, title, highlight, notes or {})[0]
 
@@ -77,9 +77,9 @@ def describe(graph: Graph) -> str:
 
 
 def parts(graph: Graph, notes: Mapping[int, Sequence[str]] | None = None) -> dict[str, tuple[str, list[str]]]:
-    """Return, by the id of each part of a picture, its description and the ids to highlight with it.
+    """Map the id of each part of a picture to the part's description and the ids to highlight with the part.
 
-    An operation or output highlights the arrows into it and their sources; an arrow highlights its two ends.
+    An operation or output highlights its incoming arrows and their sources; an arrow, its source and target.
     """
     names = [f"t{number}" for number in range(len(graph.inputs))] + [f"n{number}" for number in range(len(graph.nodes))]
     parts_by_id: dict[str, tuple[str, list[str]]] = {}
@@ -106,7 +106,7 @@ def _shape(graph: Graph, tensor: int) -> str:
 
 
 def kind_of(operation: Operation, *shapes: Shape) -> str:
-    """Return the kind by which a drawing shows an operation on inputs of these shapes: a key of :data:`LOOKS`."""
+    """Return the kind of an operation on inputs of these shapes: a key of :data:`LOOKS`."""
     name = operation.name
     if name == "opaque":
         return "opaque"
@@ -122,7 +122,7 @@ def kind_of(operation: Operation, *shapes: Shape) -> str:
 
 
 def _lines(operation: Operation) -> list[str]:
-    """Return the name, then the attributes without a default value, as many in a line as fit."""
+    """Return the text of an operation's box: the name, then lines with the attributes that differ from the default."""
     name, _, rest = str(operation).partition("(")
     lines = [name]
     for word in rest.removesuffix(")").split(", ") if rest else ():
@@ -136,7 +136,7 @@ def _lines(operation: Operation) -> list[str]:
 def _drawn(
     graph: Graph, title: str | None, highlight: Collection[int], notes: Mapping[int, Sequence[str]]
 ) -> tuple[str, dict[str, str]]:
-    """Return the DOT text, and the titles of nodes and edges by their names in Graphviz."""
+    """Return the DOT text, and the title of each node and edge by the name that Graphviz gives it."""
     titles: dict[str, str] = {}
     lines: list[str] = []
 
@@ -152,7 +152,7 @@ def _drawn(
         above = f"t{tensor}" if maker is None else f"n{maker}"
         label = plate([shape, *notes.get(tensor, ())], "#ffffff", _LABEL_POINTS)
         lines.append(f'{above} -> {below} [id="{below}-in{side}", class="tensor", label={label}]')
-        # Graphviz names edges by their ends, so two edges with equal ends share a title.
+        # Graphviz names an edge by its source and target, so edges between the same boxes share a title.
         before, words = titles.get(f"{above}->{below}"), f"t{tensor} of {shape}"
         titles[f"{above}->{below}"] = f"{before}; {words}" if before else words
 

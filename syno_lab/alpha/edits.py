@@ -1,7 +1,7 @@
 """Edits of networks as values: an edit is one mutation of a network, and a lineage of edits can be replayed.
 
 An edit names blocks and nodes by number, so it is valid for one network only. A :class:`Variant` is a seed network with
-edits applied in order. Its file contains the edits and :attr:`.Network.digest` of the seed, so that reading raises an
+edits applied in order. The variant's file contains the edits and :attr:`.Network.digest` of the seed. Reading raises an
 error for edits of another seed.
 """
 
@@ -24,7 +24,7 @@ from syno_lab.versioned import read_versioned
 
 FORMAT = "syno-lab-network-edits"
 VERSION = 1
-#: The most edits of one variant; a search of 800 individuals applies far fewer in a row.
+#: The most edits of one variant; in a search of 800 individuals, a variant has far fewer.
 MOST_EDITS = 1000
 _WHAT = "file of edits"
 
@@ -39,7 +39,7 @@ class Replacement:
     Attributes:
         blocks: the numbers of the blocks, in order.
         nodes: the numbers of the region's nodes, in order.
-        old: the region as a graph, in the first of the blocks.
+        old: the region in the first of the blocks, as a graph.
         new: the graph that replaces the region.
     """
 
@@ -49,7 +49,7 @@ class Replacement:
     new: Graph
 
     def apply(self, network: Network) -> Network:
-        """Return the edited network. Raises SpecError where the region is not ``old``, or a part does not apply."""
+        """Return the edited network. Raises SpecError where the region is not ``old``, or ``new`` does not fit."""
         for number in self.blocks:
             graph = _block(network, number).graph
             current = graph.subgraph(self.nodes)
@@ -65,7 +65,7 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Duplication:
-    """A copy of ``block`` in front of the block ``before``; the number of all blocks as ``before`` means the end."""
+    """A copy of ``block``, inserted in front of block ``before``; at the end if ``before`` is the number of blocks."""
 
     block: int
     before: int
@@ -120,7 +120,7 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 
 def words(graph: Graph) -> str:
-    """List a graph's operations in a line, sizes as numbers: ``conv 3x3 32, relu``; with tensors if it is no chain."""
+    """List a graph's operations in a line, as in ``conv 3x3 32, relu``; with tensors if the graph is no chain."""
     names = [_described(node.operation, *graph.input_shapes(number)) for number, node in enumerate(graph.nodes)]
     if graph.is_chain:
         return ", ".join(names) or "nothing"
@@ -130,7 +130,7 @@ def words(graph: Graph) -> str:
 
 
 def _described(operation: Operation, *shapes: Shape) -> str:
-    """Return an operation with its attributes without default values: ``depthwise 3x3 stride 2``."""
+    """Return an operation with the attributes that differ from the default: ``depthwise 3x3 stride 2``."""
     at = operation.at(*shapes)
     name, values = at.name, dict(at.attributes)
     defaults = {key: row.default for key, row in at.row.attributes.items()}
@@ -160,7 +160,7 @@ def _described(operation: Operation, *shapes: Shape) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """A seed network with edits that are applied in order. Two variants are equal where their :attr:`key` is equal.
+    """A seed network with edits that are applied in order. Variants with equal :attr:`key` are equal.
 
     Attributes:
         seed: the network before all edits.
@@ -200,7 +200,7 @@ class Variant:
 
     @cached_property
     def key(self) -> str:
-        """:attr:`.Network.key`: equal for variants of equal structure, whatever their edits."""
+        """The :attr:`.Network.key` of the edited network: equal for variants of equal structure after any edits."""
         return self.network.key
 
     def __eq__(self, other: object) -> bool:
@@ -210,7 +210,7 @@ class Variant:
         return hash(self.key)
 
     def flops(self) -> int:
-        """FLOPs for the inputs as they are; 2 for each multiply-add."""
+        """The FLOPs for the seed's batch size; 2 for each multiply-add."""
         return self.network.graph.flops()
 
     def params(self) -> int:
@@ -222,7 +222,7 @@ class Variant:
         return "\n".join(map(str, self.edits)) or "the seed"
 
     def to_json(self) -> str:
-        """Return the text of a file of edits, which :meth:`from_json` reads; it describes each edit in words too."""
+        """Return the text of a file of edits, which :meth:`from_json` reads; the file describes edits in words too."""
         record = _File(FORMAT, VERSION, self.seed.digest, [record_of_edit(edit) for edit in self.edits])
         return msgspec.json.format(msgspec.json.encode(record), indent=1).decode()
 
@@ -243,7 +243,7 @@ class Variant:
 
 
 class _Replace(msgspec.Struct, forbid_unknown_fields=True, tag="replace", tag_field="edit"):
-    """An edit of a file; readers ignore `text`, which describes the edit in words."""
+    """The record of a replacement in a file; `text` describes the edit in words, and readers ignore it."""
 
     blocks: tuple[int, ...]
     nodes: tuple[int, ...]
@@ -286,7 +286,7 @@ def record_of_edit(edit: Edit) -> EditRecord:
 def variant_of(seed: Network, records: Sequence[EditRecord], what: str) -> Variant:
     """Return the variant of a seed and the edits of a file.
 
-    Raises FormatError in one line that begins with ``what``, also where an edit does not fit.
+    Raises FormatError in one line that begins with ``what``, for wrong records and for an edit that does not fit.
     """
     edits = tuple([_edit_of(record, f"{what}: edit {number}") for number, record in enumerate(records)])
     try:

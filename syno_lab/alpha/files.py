@@ -33,7 +33,7 @@ class NodeRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class GraphRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A graph without a header, which files of networks and of edits contain too."""
+    """The record of a graph, without a header; files of networks and of edits contain this record too."""
 
     inputs: tuple[Shape, ...]
     nodes: list[NodeRecord]
@@ -47,7 +47,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class _BlockRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """An instance of a type of blocks, and the numbers of its mutable nodes."""
+    """A block: the name of its type, its graph, and the numbers of its mutable nodes."""
 
     graph: GraphRecord
     kind: str = ""
@@ -55,7 +55,7 @@ class _BlockRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
 
 
 class NetworkRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A network without a header, which other files contain too."""
+    """The record of a network, without a header; operator files contain this record too."""
 
     stem: GraphRecord
     blocks: list[_BlockRecord]

@@ -1,8 +1,8 @@
 """Programs of αNAS: typed graphs of operations, as values (sections 3.2 and 4.6).
 
-With i inputs, tensors 0 to i - 1 are the inputs, and tensor i + n is the result of node n. A node takes only tensors
-with smaller numbers than its result, so the nodes are in topological order and a cycle cannot exist. A graph has any
-number of inputs and at least one output, and every node serves an output. A :class:`Region` is a closed part of a
+With i inputs, tensors 0 to i - 1 are the inputs, and tensor i + n is the result of node n. The inputs of a node have
+smaller numbers than its result, so the nodes are in topological order and a cycle cannot exist. A graph has any number
+of inputs and at least one output. Each node has an output that depends on it. A :class:`Region` is a closed part of a
 graph; :meth:`Graph.replace` replaces it by another graph.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from syno_lab.alpha.tracing import Origin
     from syno_lab.common.pairing import Pairing
 
-#: The most nodes of one graph; networks with some hundred layers have fewer.
+#: The most nodes of one graph; a network with hundreds of layers has fewer nodes.
 MOST_NODES = 1 << 13
 _DIGEST_BYTES = 16
 #: Draws of a random region before the search for a suitable region gives up.
@@ -54,32 +54,32 @@ class Node:
 
 
 class Nodes(list[Node]):
-    """The nodes of a graph under construction, with a fixed number of inputs; the nodes may come from other graphs."""
+    """The nodes of a graph under construction, whose number of inputs is fixed; :meth:`put` renumbers tensors."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
         self._inputs = inputs
 
     def put(self, node: Node, tensors: Mapping[int, int] | Sequence[int]) -> int:
-        """Add a node with input ``tensors[t]`` for each input t of ``node``; return the number of its result."""
+        """Append ``node`` with each input t replaced by ``tensors[t]``; return the number of the new node's result."""
         self.append(replace(node, inputs=tuple([tensors[tensor] for tensor in node.inputs])))
         return self._inputs + len(self) - 1
 
 
 @dataclass(frozen=True)
 class Graph:
-    """An immutable program: changes return a new graph. Graphs with equal nodes in order are equal; see :attr:`key`.
+    """An immutable program. Graphs are equal if their nodes are equal in order; :attr:`key` ignores the order.
 
     Attributes:
         inputs: the shapes of the inputs, (batch, spatial axes…, channels).
         nodes: the nodes in topological order.
         outputs: the numbers of the output tensors, at least one.
         shapes: the shapes of all tensors.
-        origin: the network from which a trace made the graph or its first nodes; None: no network. The origin does not
-            change the graph's results, and equality ignores it; see :mod:`syno_lab.alpha.tracing`.
+        origin: the traced network from which the graph, or the graph before edits, comes; None: no network. The origin
+            does not change the graph's results, and equality ignores it; see :mod:`syno_lab.alpha.tracing`.
 
-    Raises SpecError for a wrong shape, a node that takes a later tensor, does not apply to its inputs, or serves no
-    output. The message names the node and the reason in one line.
+    Raises SpecError for a wrong shape, and for a node that takes a later tensor, does not fit its inputs, or has no
+    output that depends on it. The message names the node and the reason in one line.
     """
 
     inputs: tuple[Shape, ...]
@@ -122,14 +122,14 @@ class Graph:
     def live(
         cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int], origin: Origin | None = None
     ) -> Graph:
-        """Return the graph without nodes that serve no output; all inputs stay. Raises SpecError as the class does."""
+        """Return a graph of the nodes that outputs depend on; all inputs stay. Raises SpecError as the class does."""
         return cls._live(inputs, nodes, outputs, origin)[0]
 
     @classmethod
     def _live(
         cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int], origin: Origin | None
     ) -> tuple[Graph, list[int]]:
-        """Return the graph of :meth:`live`, and the former numbers of its nodes."""
+        """Return the graph of :meth:`live`, and for each of its nodes the index in ``nodes``."""
         first, wanted = len(inputs), set(outputs)
         for number in range(len(nodes) - 1, -1, -1):
             if first + number in wanted:
@@ -138,7 +138,7 @@ class Graph:
         new = {first + number: first + position for position, number in enumerate(live_nodes)}
 
         def renumbered(tensors: Sequence[int]) -> tuple[int, ...]:
-            # An unknown tensor keeps its number, which is too large, so that the constructor rejects it.
+            # The number of an unknown tensor stays too large, so that the constructor rejects the number.
             return tuple([new.get(tensor, tensor) for tensor in tensors])
 
         live = tuple([replace(nodes[number], inputs=renumbered(nodes[number].inputs)) for number in live_nodes])
@@ -146,7 +146,7 @@ class Graph:
 
     @classmethod
     def chain(cls, shape: Shape, operations: Iterable[Operation]) -> Graph:
-        """Return a graph that applies operations one after the other to one input; the identity for no operations."""
+        """Return a graph that applies operations one after another to one input; without operations, the identity."""
         nodes = tuple([Node(operation, (number,)) for number, operation in enumerate(operations)])
         return cls((shape,), nodes, (len(nodes),))
 
@@ -168,7 +168,7 @@ class Graph:
 
     @cached_property
     def users(self) -> tuple[tuple[int, ...], ...]:
-        """For each tensor the nodes that take it, in order and without repeats."""
+        """For each tensor, the nodes with this tensor as an input, in order and without repeats."""
         users: list[dict[int, None]] = [{} for _ in range(len(self.inputs) + len(self.nodes))]
         for number, node in enumerate(self.nodes):
             for tensor in node.inputs:
@@ -177,7 +177,7 @@ class Graph:
 
     @cached_property
     def done(self) -> tuple[tuple[int, ...], ...]:
-        """For each node its input tensors that no later node and no output needs, in order."""
+        """For each node, the input tensors that are needed neither by a later node nor as an output, in order."""
         last = {tensor: number for number, node in enumerate(self.nodes) for tensor in node.inputs}
         inner_inputs = [sorted(set(node.inputs) - set(self.outputs)) for node in self.nodes]
         return tuple([tuple([t for t in tensors if last[t] == number]) for number, tensors in enumerate(inner_inputs)])
@@ -213,7 +213,7 @@ class Graph:
 
     @cached_property
     def key(self) -> str:
-        """32 hexadecimal digits that are equal only for graphs that differ at most in the numbers of their nodes.
+        """32 hexadecimal digits, equal for two graphs exactly if a new numbering of the nodes makes the graphs equal.
 
         The key depends on the inputs with their shapes, the outputs, the operations with all attributes, and the inputs
         of each node in order. The order of inputs of `add` and `mul` is ignored.
@@ -230,13 +230,13 @@ class Graph:
     # -- changes -----------------------------------------------------------------------------------------------------
 
     def at(self, *inputs: Shape) -> Graph:
-        """Return the graph for other input shapes; each `Rel` follows. Raises SpecError if a node does not apply."""
+        """Return the graph with other input shapes; each `Rel` adapts. Raises SpecError if a node does not fit."""
         if len(inputs) != len(self.inputs):
             raise SpecError(f"expected {len(self.inputs)} shapes of inputs, found {len(inputs)}")
         return Graph(inputs, self.nodes, self.outputs, self.origin)
 
     def region(self, nodes: Iterable[int]) -> Region:
-        """Return the smallest region with these nodes: it adds all nodes on paths between them.
+        """Return the smallest region that contains these nodes: the nodes and all nodes on paths between them.
 
         Raises SpecError for an empty set of nodes and for an unknown node.
         """
@@ -267,14 +267,14 @@ class Graph:
     ) -> Region | None:
         """Choose a random connected region (section 5; the specification, 2.3); None after 64 draws without success.
 
-        The region grows from a random node by random neighbours; then all nodes on paths between them are added. If the
-        region is too large then, a new one is drawn. A region has no opaque nodes.
+        The region starts as a random node; random neighbours are added, then all nodes on paths between these nodes. If
+        the region is too large then, a new region is drawn. A region has no opaque nodes.
 
         Args:
             rng: the random generator.
             among: the nodes that the region may have; None: all nodes of the graph.
-            going_on: the probability of each further neighbour: 0.75 for CIFAR-10, 0.9 for ImageNet.
-            most: the largest share of ``among`` in the region, 0.8 or 0.5; the region has at least one node.
+            going_on: the probability that one more neighbour is added: 0.75 for CIFAR-10, 0.9 for ImageNet.
+            most: the limit of the region's nodes as a share of ``among``: 0.8 or 0.5; a region has at least one node.
         """
         allowed = set(range(len(self.nodes)) if among is None else among)
         limit = max(1, int(most * len(allowed)))
@@ -293,12 +293,12 @@ class Graph:
         return None
 
     def subgraph(self, nodes: Region | Iterable[int]) -> Graph:
-        """Return a region, or the smallest region with these nodes, as a graph; the nodes keep their order."""
+        """Return a region, or the smallest region that contains these nodes, as a graph; the order of nodes stays."""
         region = nodes if isinstance(nodes, Region) else self.region(nodes)
         return self.part(region.nodes, region.inputs, region.outputs)
 
     def part(self, nodes: Iterable[int], inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
-        """Return some nodes, in their order, as a graph with these tensors as inputs and outputs."""
+        """Return a graph of these nodes, in the order of this graph, with these tensors as inputs and outputs."""
         part, new = Nodes(len(inputs)), {tensor: position for position, tensor in enumerate(inputs)}
         for node in sorted(nodes):
             new[self.tensor(node)] = part.put(self.nodes[node], new)
@@ -306,23 +306,23 @@ class Graph:
         return Graph(shapes, tuple(part), tuple([new[tensor] for tensor in outputs]), self.origin)
 
     def replace(self, region: Region, graph: Graph) -> Graph:
-        """Return the graph with another graph in place of a region; nodes that no longer serve an output are removed.
+        """Return the graph with ``graph`` in place of a region, without nodes that no output depends on any more.
 
-        The new graph's inputs become the tensors :attr:`Region.inputs` and its outputs become :attr:`Region.outputs`.
-        The new graph is fitted to the shapes of the region's inputs. Raises SpecError where the number of inputs or
-        outputs differs, or an operation does not apply.
+        ``graph`` takes the tensors :attr:`Region.inputs`, and its outputs replace the tensors :attr:`Region.outputs`.
+        Relative sizes in ``graph`` follow the shapes of the region's inputs. Raises SpecError where the number of
+        inputs or outputs differs, or an operation does not fit its inputs.
         """
         return self.replaced(region, graph)[0]
 
     def replaced(self, region: Region, graph: Graph) -> tuple[Graph, tuple[int | None, ...]]:
-        """Return the result of :meth:`replace` and each node's former number; None for nodes of ``graph``."""
+        """Return the result of :meth:`replace`, and each node's number before (None for a node of ``graph``)."""
         if region.graph is not self and region.graph != self:
             raise SpecError("expected a region of this graph, found a region of another graph")
         sides = ("inputs", region.inputs, graph.inputs), ("outputs", region.outputs, graph.outputs)
         for side, wanted, actual in sides:
             if len(wanted) != len(actual):
                 raise SpecError(f"expected a graph with {len(wanted)} {side} for the region, found {len(actual)}")
-        after = self.after(region.nodes)  # a region is closed, so its inputs do not depend on it
+        after = self.after(region.nodes)  # a region is closed: the region's inputs do not depend on its nodes
         all_nodes, new = Nodes(len(self.inputs)), {tensor: tensor for tensor in range(len(self.inputs))}
         before = [number for number in range(len(self.nodes)) if number not in after]
         for number in before:
@@ -379,20 +379,20 @@ class Graph:
 
 @dataclass(frozen=True)
 class Region:
-    """Nodes of a graph with all nodes on paths between them, so that no path leaves the region and comes back."""
+    """A set of nodes that contains all nodes on paths between its nodes: no path leaves the region and returns."""
 
     graph: Graph = field(repr=False)
     nodes: frozenset[int]
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:
-        """The tensors from outside that the region's nodes take, in the order of their numbers."""
+        """The input tensors of the region's nodes that no node of the region computes, in order of number."""
         results = {self.graph.tensor(node) for node in self.nodes}
         return tuple(sorted({tensor for node in self.nodes for tensor in self.graph.nodes[node].inputs} - results))
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
-        """The results of the region's nodes that are used outside or are the graph's outputs, in order of number."""
+        """The results of the region's nodes that other nodes use or that the graph returns, in order of number."""
         graph = self.graph
         own = sorted([graph.tensor(node) for node in self.nodes])
         return tuple([t for t in own if t in graph.outputs or any(user not in self.nodes for user in graph.users[t])])

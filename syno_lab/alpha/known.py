@@ -19,7 +19,7 @@ def conv_block() -> NetworkOperator:
 
 
 def residual_block() -> NetworkOperator:
-    """Return two convolutions with norms beside a shortcut (He et al., 2016)."""
+    """Return a residual block: two convolutions with norms, and a shortcut around them (He et al., 2016)."""
     conv, norm, relu = operation("conv", features=Rel(), bias=False), operation("batch_norm"), operation("relu")
     return _beside(_IMAGE, [conv, norm, relu, conv, norm], relu)
 
@@ -34,18 +34,18 @@ def separable_block() -> NetworkOperator:
 
 
 def mlp_block() -> NetworkOperator:
-    """Return the half of a transformer block with two dense layers, beside a shortcut (Vaswani et al., 2017)."""
+    """Return the MLP half of a transformer block: two dense layers, and a shortcut (Vaswani et al., 2017)."""
     wider, back = operation("dense", features=Rel(4)), operation("dense", features=Rel(1, 4))
     return _beside(_TOKENS, [operation("layer_norm"), wider, operation("gelu"), back])
 
 
 def attention_block() -> NetworkOperator:
-    """Return the attention half of a transformer block: self-attention beside a shortcut."""
+    """Return the attention half of a transformer block: self-attention, and a shortcut."""
     return _beside(_TOKENS, [operation("layer_norm"), operation("self_attention", heads=4)])
 
 
 def _beside(shape: Shape, inner: list[Operation], *after: Operation) -> NetworkOperator:
-    """Return a chain beside a shortcut, the sum of both results, and operations after the sum."""
+    """Return a chain whose input is added to the chain's result (a shortcut), then operations after the sum."""
     chain = [*inner, operation("add"), *after]
     nodes = [Node(op, (number, 0) if op.name == "add" else (number,)) for number, op in enumerate(chain)]
     return NetworkOperator.of_graph(Graph((shape,), tuple(nodes), (len(nodes),)))

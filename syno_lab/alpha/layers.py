@@ -1,7 +1,7 @@
 """Operations as modules of PyTorch with freshly drawn weights.
 
-The tensors of a module have the channels last; only for operations of :data:`SECOND` the channels are in the second
-place, as in PyTorch.
+The tensors of a module have the channels last. Only modules of the operations :data:`SECOND` have the channels as the
+second axis, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from syno_lab.errors import SpecError
 from syno_lab.models.efficientnet import StochasticDepth
 from syno_lab.models.gpt import Attention
 
-#: Operations whose modules have the channels in the second place.
+#: Operations whose modules have the channels as the second axis.
 SECOND = frozenset({"conv", "batch_norm", "group_norm", "max_pool", "average_pool", operator_node.NAME})
 _CONVS = {3: nn.Conv1d, 4: nn.Conv2d, 5: nn.Conv3d}
 _NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
@@ -33,7 +33,7 @@ _POOLS: dict[int, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
 
 
 def _padded(x: Tensor, at: Applied, value: float = 0.0) -> Tensor:
-    """Pad a tensor of shape [B, C, spatial axes…] by the operation's attributes."""
+    """Pad a tensor of shape [B, C, spatial axes…] as the operation's attributes say."""
     widths = pads(at, x.shape[2:])
     return functional.pad(x, widths, value=value) if any(widths) else x
 
@@ -53,7 +53,7 @@ class Conv(nn.Module):
 
 
 class Pool(nn.Module):
-    """The largest value or the mean of each window; padding does not count."""
+    """A pool: the largest value or the mean of each window, without the padding."""
 
     def __init__(self, at: Applied, is_max: bool) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Pool(nn.Module):
 
 
 class GroupNorm(nn.GroupNorm):
-    """PyTorch's GroupNorm that also accepts a group of a single value."""
+    """PyTorch's GroupNorm, except that a group may have a single value."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [B, C, …] to a tensor of the same shape."""
@@ -162,7 +162,7 @@ def module(made: Operation, *shapes: Shape) -> nn.Module:
 
 
 def parameter(made: Operation) -> nn.Parameter:
-    """Return the weight of a `parameter`, random as in a layer with as many inputs as the last axis is long."""
+    """Return a random weight for a `parameter`, drawn as in a dense layer whose inputs are the last axis."""
     shape = made.on()["shape"]
     bound = shape[-1] ** -0.5 if prod(shape) else 0.0
     return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))

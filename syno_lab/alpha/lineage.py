@@ -1,4 +1,4 @@
-"""The lineage of a network as plain data: each edit from the seed on, with pictures before and after the edit."""
+"""The lineage of a network as plain data: all edits since the seed, with pictures before and after an edit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from syno_lab.alpha import drawing
 from syno_lab.alpha.blocks import Block, Network
 from syno_lab.alpha.edits import Deletion, Duplication, Edit, Replacement, Variant, words
 
-#: Only the last edits have pictures; pictures of all edits of a long lineage would make a page slow.
+#: The number of edits with pictures, the last edits; pictures of all edits would make a page slow.
 PICTURED = 8
 
 
@@ -21,7 +21,7 @@ class Shown(TypedDict):
 
 
 class Generation(TypedDict):
-    """A network of a lineage, the edit before it in words, and pictures of the first block that the edit changes."""
+    """A network of a lineage, the edit that leads to it, in words, and pictures of the first block of this edit."""
 
     number: int
     words: str
@@ -75,7 +75,7 @@ def _picture(title: str, block: Block, changed: list[int]) -> Shown:
 
 
 def block_rows(network: Network) -> list[list[str | int]]:
-    """Return a row for the stem, each block and the head: name, type, operations, FLOPs and parameters."""
+    """Return the rows of a table of the stem, the blocks and the head: name, type, operations, FLOPs and parameters."""
     parts = [("stem", "", network.stem)]
     parts += [(f"block {number}", block.kind, block.graph) for number, block in enumerate(network.blocks)]
     parts += [("head", "", network.head)]

@@ -1,4 +1,4 @@
-"""A session of αNAS as plain data for the stepper: lists, comparisons and texts."""
+"""The stepper's data for a session of αNAS: lists of steps, tables of wanted and present values, and texts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from syno_lab.errors import SynoError
 from syno_lab.inputs import count_of
 from syno_lab.sessions.shown import Choice, Explanation, Group, Item, Now, Used, Wanted, Why
 
-#: The most candidates that are shown of one operation, and the most left-out candidates.
+#: The most candidates of an operation in the menu, and separately the most left-out candidates of an operation.
 SHOWN = 40
 NAMES = tuple(row.name for row in PROPERTIES)
-#: For each verdict of a candidate that is left out: the name of the reason, and the section of the paper.
+#: For each verdict that leaves a candidate out: the name of the reason, and the section of the paper.
 LEFT_OUT = {"represented": ("representative", "4.5"), "infeasible": ("feasibility", "4.4.4"), "refused": ("", "")}
 
 
@@ -37,7 +37,7 @@ def status(state: Draft) -> str:
 
 
 def strip(state: Draft) -> list[Used]:
-    """Return the distance of each property and their sum, as shares of the distances before the first operation."""
+    """Return the distance of each property and the sum of the distances, as shares of the input's distances."""
     start = Draft(state.properties, state.input_shape, others=state.others)
     rows = [(name, state.distances[name], start.distances[name]) for name in NAMES]
     return [_strip(*row) for row in (*rows, ("sum", state.distance, start.distance))]
@@ -65,7 +65,7 @@ def explain(state: Draft, should_stop: Stop | None = None) -> Explanation:
 
 
 def explain_distance(state: Draft) -> str:
-    """List the missing properties, a line for each, and then the properties that no step can reach."""
+    """List the missing properties, each in a line; then the properties that no operations can satisfy any more."""
     words = list(explain(state).words)
     if isinf(state.distance):
         words.append(f"From here {hopeless_words(state)}.")
@@ -83,7 +83,7 @@ def _missing(state: Draft, name: str) -> str:
 
 
 def _lacks(state: Draft) -> list[list[int]]:
-    """Return the entries of the wanted matrix that are above the draft's; all entries where the axes differ."""
+    """Return the entries whose wanted mark is above the draft's mark; all entries where the numbers of axes differ."""
     if wanted(state, "mixing") is None:
         return []
     aim, now = wanted_mixing(state).marks, state.values["mixing"].marks
@@ -97,7 +97,7 @@ def _lacks(state: Draft) -> list[list[int]]:
 
 
 def _values(state: Draft) -> Wanted:
-    """Return shape and depth as two tables of one column."""
+    """Return the tables of wanted and of present values for shape and depth."""
     names = [name for name in NAMES if name != "mixing"]
     return Wanted(
         "Wanted shape and depth",
@@ -141,9 +141,9 @@ def _choices(state: Draft, name: str, entry: tuple[int, int] | None = None) -> l
 
 
 def menu(state: Draft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()) -> list[Group]:
-    """Group the candidates by operation, the nearest first; an item's ``index`` is its position in ``found``.
+    """Group the candidates by operation, in the order of ``found``; an item's ``index`` is its index in ``found``.
 
-    The notes of an item are its verdict and its change of each distance.
+    The notes of an item are the candidate's verdict and how the candidate changes each distance.
 
     Args:
         state: the draft whose candidates are listed.
@@ -160,7 +160,7 @@ def menu(state: Draft, found: Sequence[Candidate], chosen: str = "", whole: Coll
 
 
 def ends(state: Draft) -> tuple[str, ...]:
-    """Return the ids of the parts of the picture from which a step continues."""
+    """Return the ids of the parts of the picture that the next operation follows: the output and the last node."""
     last = len(state.chain) - 1
     return ("out0", f"n{last}" if state.chain else "t0")
 
@@ -202,7 +202,7 @@ def _item(state: Draft, index: int, candidate: Candidate) -> Item:
 
 
 def _change(state: Draft, candidate: Candidate, name: str) -> str:
-    """Return a candidate's change of a distance: ``Δ shape -1``."""
+    """Return the change of a distance by a candidate, as text: ``Δ shape -1``."""
     before, after = state.distances[name], candidate.distances[name]
     if isinf(before) or isinf(after):
         return f"{name} {plain(after)}"
@@ -210,7 +210,7 @@ def _change(state: Draft, candidate: Candidate, name: str) -> str:
 
 
 def why(state: Draft, candidate: Candidate) -> Why:
-    """Return the reason for leaving a candidate out, without formulas. Raises SynoError for an offered candidate."""
+    """Return why a candidate is left out, without formulas. Raises SynoError for a candidate that is not left out."""
     if candidate.verdict not in LEFT_OUT:
         raise SynoError("expected an operation that is left out; this one may be taken")
     rule, section = LEFT_OUT[candidate.verdict]

@@ -1,7 +1,7 @@
-"""Graphs as modules of PyTorch: nodes of a traced network keep its weights, new nodes get new weights.
+"""Graphs as modules of PyTorch: nodes of a traced network keep the network's weights, new nodes get new weights.
 
-The module of a traced graph has the network's inputs and outputs, and its parts have the network's paths, so the state
-dicts agree. A graph without a network has inputs and outputs with channels last.
+The module of a traced graph has the inputs, the outputs and the module paths of the network, so state dicts agree. The
+module of a graph without a traced network has inputs and outputs with channels last.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from syno_lab.models.slot import Place
 
 @dataclass(frozen=True)
 class _Part:
-    """A node with a module or a weight, by its name in the owner, and the name of the node's operation."""
+    """A node that runs a module or is a weight: the name of this module or weight, and the node's operation."""
 
     name: str
     operation: str
@@ -48,10 +48,10 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Replay:
-    """An opaque node, which repeats a call of the network; constants are buffers of the owner."""
+    """An opaque node, which repeats a call of the network; the owner has the call's constants as buffers."""
 
     what: Opaque
-    target: str  # the path of a called module, or empty
+    target: str  # the path of the called module; empty for a function
 
     def run(self, owner: GraphModule, inputs: Sequence[Tensor], batch: int, device: torch.device) -> Tensor:
         call, originals = self.what.call, self.what.taken
@@ -70,7 +70,7 @@ class _Replay:
             return leaf
 
         args, kwargs = map_aggregate(call.arguments, given)
-        if call.in_place:  # other nodes may use the input
+        if call.in_place:  # other nodes may use the unchanged input
             args = (args[0].clone(), *args[1:])
         target = owner.get_submodule(self.target) if isinstance(call.target, str) else call.target
         result = within(call.region, target, args, kwargs)
@@ -84,7 +84,7 @@ class _Replay:
 
 @dataclass(frozen=True)
 class _Step:
-    """A node: the part to run, its input tensors, and the inputs that no later node needs."""
+    """A node at run time: what to run, the input tensors, and the inputs to free because no later node needs them."""
 
     what: _Part | _Replay
     inputs: tuple[int, ...]
@@ -94,7 +94,7 @@ class _Step:
 class GraphModule(nn.Module):
     """A graph in PyTorch; :func:`to_torch` makes it.
 
-    Its inputs are the graph's inputs; the result is the graph's output, or a tuple of several outputs.
+    The inputs are the graph's inputs; the result is the graph's output, or a tuple if there are several outputs.
     """
 
     def __init__(self, inputs: Sequence[tuple[int, ...]], outputs: Sequence[tuple[int, ...]], single: bool) -> None:
@@ -119,7 +119,7 @@ class GraphModule(nn.Module):
         return results[0] if self._is_single else tuple(results)
 
     def train(self, mode: bool = True) -> GraphModule:
-        """Set the mode as :meth:`torch.nn.Module.train`, but for modules that the network keeps in evaluation."""
+        """Set the mode as :meth:`torch.nn.Module.train`, except where the network keeps a module in evaluation."""
         super().train(mode and "" not in self._asleep)
         for path, part in self.named_modules():
             part.training &= path not in self._asleep
@@ -132,7 +132,7 @@ class GraphModule(nn.Module):
         return value
 
     def put(self, name: str, what: nn.Module | Tensor) -> str:
-        """Register a module, parameter or buffer under a name, with the modules on its path; return the name."""
+        """Register a module, parameter or buffer under a dotted name, and missing modules on its path; return it."""
         owner: nn.Module = self
         *path, own = name.split(".")
         for step in path:
@@ -156,17 +156,17 @@ def _as_in_network(tensor: Tensor, axes: tuple[int, ...]) -> Tensor:
 def to_torch(graph: Graph, traced: Graph | None = None) -> nn.Module:
     """Return the graph as a module.
 
-    A node with a :attr:`.Node.source` becomes a copy of the network's part with its weights, if the operation and the
-    channels are unchanged. A second node with the same source, as in a repeated block, gets a second copy. All other
-    nodes get random weights from torch's global generator, with dtype and device of the network's weights.
+    A node with a :attr:`.Node.source` becomes a copy of this module with its weights, if the operation and the channels
+    are unchanged. A second node with the same source, as in a repeated block, gets a second copy. All other nodes get
+    random weights from torch's global generator, with dtype and device of the network's weights.
 
     Args:
         graph: any graph.
         traced: a graph of :func:`.trace` that provides weights and opaque nodes; None: the traced graph from which
             ``graph`` comes. Without a traced graph all weights are random.
 
-    Raises SpecError for an opaque node that the traced network lacks or whose input shapes differ, and for an operation
-    without a module.
+    Raises SpecError for an opaque node that the traced network does not have or calls with other input shapes, and for
+    an operation without a module.
     """
     origin = graph.origin if traced is None else traced.origin
     if traced is not None and origin is None:
@@ -175,7 +175,7 @@ def to_torch(graph: Graph, traced: Graph | None = None) -> nn.Module:
 
 
 class _Builder:
-    """The construction of a module from a graph."""
+    """The builder of a module from a graph."""
 
     def __init__(self, graph: Graph, origin: Origin | None) -> None:
         self.graph, self.origin = graph, origin
@@ -230,7 +230,7 @@ class _Builder:
         return _Part(self.module.put(name, part), node.operation.name)
 
     def _again(self, node: Node, made: Made, use: int) -> _Part | _Replay:
-        """Return a copy of the network's part for a node."""
+        """Return what to run for an unchanged node: a copy of the network's module or weight, or a repeated call."""
         if isinstance(made.what, str):
             return _Part(self._copied(made.what, use), node.operation.name)
         call = made.what.call
@@ -249,7 +249,7 @@ class _Builder:
         return _Replay(replace(made.what, call=replace(call, arguments=map_aggregate(call.arguments, named))), target)
 
     def _copied(self, name: str, use: int) -> str:
-        """Copy a module or tensor of the network, once for each use of its node; return the copy's name."""
+        """Copy a module or tensor of the network, unless this use of its node has a copy; return the copy's name."""
         assert self.origin is not None
         prefix = "" if use == 1 else f"copy{use}."
         if prefix + name in self.known:
@@ -283,18 +283,18 @@ def _is_same(node: Node, shapes: tuple[Shape, ...], made: Made) -> bool:
     return node.operation.at(*shapes) == made.operation
 
 
-# -- in the place of a network -----------------------------------------------------------------------------------------
+# -- an edited network as a placement ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Edited:
-    """A variant in place of the network that its seed was traced from (:class:`syno_lab.protocol.Placement`)."""
+    """A placement that replaces a traced network by its edited variant (:class:`syno_lab.protocol.Placement`)."""
 
     variant: Variant
 
     @property
     def places(self) -> list[Place]:
-        """The nodes of the network before or after the edits with weights or FLOPs: unchanged, removed and new nodes.
+        """The nodes with weights or FLOPs before or after the edits: unchanged, removed and new nodes.
 
         A removed node costs nothing, so that the sum of all costs is the cost of the edited network.
         """
@@ -337,7 +337,7 @@ class Edited:
 
 
 def example_of(shape: Shape) -> tuple[int, ...] | Tensor:
-    """Return an example for tracing a network with an input of this shape: an image [C, H, W], or tokens [1, T].
+    """Return an example that :func:`.trace` takes for an input of this shape: an image [C, H, W], or tokens [1, T].
 
     Raises SpecError for another shape.
     """

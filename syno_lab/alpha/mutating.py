@@ -1,15 +1,15 @@
 """Mutation of a network: a copied block, a deleted block, or a new subgraph in blocks of one type (αNAS, section 5).
 
-For a new subgraph, a random subgraph of a random block is chosen, and its properties are inferred and relaxed. A graph
-with these properties replaces the subgraph in the block and, at random, in other blocks of the type.
+To make a new subgraph, the lab chooses a random subgraph of a random block and infers and relaxes its properties. A
+graph with the relaxed properties replaces the subgraph in this block and, at random, in other blocks of the type.
 
-The shape is kept if an operation with several inputs follows, such as the sum of a residual block.
-Then the subgraph is part of a chain inside the block, and mutation keeps the shapes of inner chains (section 4.6).
-Other shapes rarely fit: 6 of 210 in ResNet-20.
+The new subgraph has the old output shape if an operation with several inputs follows, such as a residual sum. Then the
+subgraph is part of a chain inside the block, and mutation keeps the shapes of inner chains (section 4.6). Other output
+shapes rarely fit: 6 of 210 did in ResNet-20.
 
-Synthesis makes chains. For other graphs (section 4.6 and appendix B.4), the *skeleton* is the operations that have
-several inputs, rearrange axes or are never chosen by synthesis. The skeleton stays as it is. Each chain between two
-parts of the skeleton is synthesised again, for its own mutated properties.
+Synthesis makes chains. In other graphs (section 4.6 and appendix B.4), the *skeleton* is all operations that have
+several inputs, rearrange axes or are never chosen by synthesis. The skeleton does not change. Synthesis replaces each
+chain between two operations of the skeleton by a new chain, for the mutated properties of the old chain.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from syno_lab.inputs import positive, quoted
 
 @dataclass(frozen=True)
 class Chain:
-    """Operations in a row: each is the only user of the result of the operation before.
+    """Consecutive operations of a graph: only the next operation uses the result of an operation.
 
     Attributes:
         nodes: the numbers of the nodes in the graph, from first to last.
@@ -51,7 +51,7 @@ class Chain:
 
 
 def chains(graph: Graph) -> tuple[Chain, ...]:
-    """Return the longest chains of a graph, in order of their first operations."""
+    """Return the chains of a graph, each as long as possible, in order of their first operations."""
     ends: dict[int, list[int]] = {}
     rows: list[list[int]] = []
     for number, node in enumerate(graph.nodes):
@@ -90,15 +90,15 @@ def with_chains(graph: Graph, exchanged: Mapping[Chain, Sequence[Operation]]) ->
 def synthesise_again(graph: Graph, rng: random.Random, rules: Mutations, others: Sequence[Graph] = ()) -> Graph | None:
     """Return a graph with the same skeleton and new chains, each synthesised for its own mutated properties.
 
-    Mutation keeps the shapes between parts of the skeleton. It may drop an input of a binary operation if the graph has
-    the relaxed properties without that input.
+    Only a chain at an output may get another result shape. An input of a binary operation may be dropped if the graph
+    has the relaxed properties without this input.
 
     Args:
         graph: the original graph.
         rng: the random generator.
         rules: only ``relax``, ``method``, ``drop`` and ``operators`` have an effect here.
-        others: the same graph in other blocks, with other input shapes. The new graph applies to their inputs. Their
-            output shapes are kept where those of ``graph`` are kept. Only ``graph`` is checked for depth and mixing.
+        others: the same graph in other blocks, with other input shapes. The new graph fits these input shapes too. It
+            keeps their output shapes where it keeps those of ``graph``. Depth and mixing are checked only in ``graph``.
 
     Returns:
         None where the synthesis of a chain fails.
@@ -123,8 +123,8 @@ def synthesise_again(graph: Graph, rng: random.Random, rules: Mutations, others:
 
 
 def _dropped(graph: Graph, target: Properties, drop: float, rng: random.Random, others: Sequence[Graph]) -> Graph:
-    """Return the graph without inputs of binary operations that are chosen at random and not needed by ``target``."""
-    smaller, instead = graph, list(range(len(graph.shapes)))  # the replacement of each tensor
+    """Drop random inputs of binary operations, if the graph without the input still satisfies ``target``."""
+    smaller, instead = graph, list(range(len(graph.shapes)))  # for each tensor, the tensor that replaces it
     for number, node in enumerate(graph.nodes):
         if len(node.inputs) != 2 or rng.random() >= drop:
             continue
@@ -148,10 +148,10 @@ def _keeps_shapes(graph: Graph, others: Sequence[Graph]) -> bool:
 
 # -- mutations without properties: Primer's, AutoML-Zero's, and random subgraphs (section 6.3, A.2) --------------
 
-# Each mutation is drawn again until every operation applies and each chain keeps its result shape, which the operations
-# behind the chain need.
+# Each mutation is drawn again until every operation fits and the chain keeps its result shape, which the operations
+# after the chain need.
 
-#: Draws of a mutation before the search gives up.
+#: The number of draws of a mutation before the search gives up.
 ATTEMPTS = 100
 _Kind = Literal["delete", "insert", "exchange", "change", "swap", "random"]
 PRIMER: tuple[_Kind, ...] = ("delete", "insert", "exchange", "change", "swap")
@@ -160,7 +160,7 @@ RIVALS: dict[str, tuple[_Kind, ...]] = {"primer": PRIMER, "automl_zero": (*PRIME
 
 
 def _edited(kind: _Kind, chain: Sequence[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
-    """Return the operations of a chain after one mutation; None where no mutation of the kind exists."""
+    """Return the operations of a chain after one mutation of this kind; None where none is possible."""
     if kind == "random":
         answer = random_subgraph(Draft(Properties(shape=_shape_after(chain, shape)), shape), rng)
         return None if answer.draft is None else list(answer.draft.chain)
@@ -172,7 +172,7 @@ def _edited(kind: _Kind, chain: Sequence[Operation], shape: Shape, rng: random.R
         put = (chain[at + 1], chain[at])
     elif kind != "delete":
         offers = offered(Graph.chain(shape, chain[:at]).output_shapes[0])
-        if kind == "change":  # other values of the attributes
+        if kind == "change":  # an operation of the same name with other attribute values
             alike = [one for choice in offers for one in choice if one.name == chain[at].name and one != chain[at]]
             if not alike:
                 return None
@@ -202,7 +202,7 @@ def mutate_as_rival(graph: Graph, rival: str, rng: random.Random) -> Graph | Non
 
 
 def _shape_after(chain: Sequence[Operation], shape: Shape) -> Shape | None:
-    """Return the shape after a chain; None where an operation does not apply."""
+    """Return the result shape of a chain; None where an operation does not fit its input."""
     try:
         return Graph.chain(shape, chain).output_shapes[0]
     except SpecError:
@@ -217,20 +217,20 @@ METHODS_AND_RIVALS = (*METHODS, *(name for name in RIVALS if name not in METHODS
 
 @dataclass(frozen=True)
 class Mutations:
-    """The rules of mutations. The default probabilities come from the authors' published code; the paper has none.
+    """The rules of mutations. The default probabilities are those of the authors' published code; the paper gives none.
 
     Attributes:
         duplicate: the probability that a block is copied.
         delete: the probability that a block is deleted; otherwise a subgraph is replaced.
-        others: the probability that another block of the type gets the new subgraph too.
-        relax: rules for the properties of the subgraph, or the name of a preset of :data:`~.properties.RELAXATIONS`.
-        method: the synthesis, one of :data:`~.synthesis.METHODS`, or a rival, one of :data:`RIVALS`.
+        others: the probability, for each other block of the type, that the block gets the new subgraph too.
+        relax: how the subgraph's properties are relaxed, or the name of a preset of :data:`~.properties.RELAXATIONS`.
+        method: the method of synthesis (:data:`~.synthesis.METHODS`), or a rival of αNAS (:data:`RIVALS`).
         drop: the probability that an unneeded input of a binary operation is dropped.
         operators: operators of other systems, as operations (:func:`.operator_node.operation_of`), that may replace an
             equivalent operation.
-        going_on, most: the growth of a subgraph, see :meth:`.Graph.choose_region`.
-        attempts: the number of draws until a mutation fits. The paper draws once and counts a failure as an individual;
-            further draws help a search whose trials are trainings.
+        going_on, most: how a random subgraph is chosen, see :meth:`.Graph.choose_region`.
+        attempts: the most draws until a mutation fits. The paper draws once and counts a failure as an individual; more
+            draws help a search that trains each individual.
 
     Raises SpecError for a wrong probability, a sum of probabilities above 1, and an unknown name.
     """
@@ -278,19 +278,19 @@ def mutate(network: Network, rng: random.Random, rules: Mutations | None = None)
         try:
             if edit is not None and edit.apply(network).key != network.key:
                 return edit
-        except SpecError:  # usually the rest of the block does not apply to a new shape
+        except SpecError:  # usually the rest of the block does not fit a new shape
             continue
     return None
 
 
 def _drawn(network: Network, changeable: list[int], rng: random.Random, rules: Mutations) -> Edit | None:
-    """Draw one edit; None where it does not fit."""
+    """Draw one edit; return None where the draw does not fit."""
     kind = rng.random()
     number = rng.choice(changeable)
     if kind < rules.duplicate:
         return Duplication(number, rng.randint(0, len(network.blocks)))
     if kind < rules.duplicate + rules.delete:
-        # The last mutable block stays, so that later mutations have a block.
+        # The last mutable block is never deleted, so that later mutations have a block to change.
         return Deletion(number) if len(changeable) > 1 else None
     block = network.blocks[number]
     region = block.graph.choose_region(rng, among=block.mutable, going_on=rules.going_on, most=rules.most)
@@ -311,5 +311,5 @@ def _drawn(network: Network, changeable: list[int], rng: random.Random, rules: M
     shown = network.blocks[blocks[0]].graph.subgraph(region.nodes)
     try:
         return Replacement(blocks, tuple(sorted(region.nodes)), shown, new.at(*shown.inputs))
-    except SpecError:  # a new shape does not fit the first of the blocks
+    except SpecError:  # the new graph does not fit the first of the blocks
         return None

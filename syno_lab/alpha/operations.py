@@ -1,16 +1,16 @@
-"""The operations of αNAS, one row each in :data:`OPERATIONS` (section 3.2, Table 3).
+"""The operations of αNAS, each a row of :data:`OPERATIONS` (section 3.2, Table 3).
 
 A tensor is (batch, spatial axes…, channels): channels last, any number of spatial axes. An :class:`Operation` is an
 immutable value: the name of a row with attributes, such as ``operation("conv", features=Rel(2), kernel=3)``. A size may
-be a :class:`Rel`, so that one operation applies to inputs of several shapes. The rest follows from the input shapes:
-:meth:`Operation.shape`, :meth:`Operation.pairings`, :meth:`Operation.params`, :meth:`Operation.flops`. Each of these
-methods raises SpecError where the operation does not apply to the shapes.
+be a :class:`Rel`, so that one operation fits inputs of several shapes. These methods take the input shapes:
+:meth:`Operation.shape`, :meth:`Operation.pairings`, :meth:`Operation.params`, :meth:`Operation.flops`. They raise
+SpecError where the operation does not fit the shapes.
 
 Every operation has one result. Windows (of convolutions and pools) are square. With ``padding="same"`` a result has ⌈n
-/ stride⌉ positions along an axis of n. Each end gets half of the padding, and the far end gets an odd position. A
-number as padding is the padding at each end. Normalisations and dropout compute as in inference, with scale and offset.
-Costs count 2 FLOPs for each multiply-add of dense layers, convolutions, products of tensors and attention. Other
-operations count none, as in :func:`syno_lab.models.layers.survey`.
+/ stride⌉ positions along an axis of n. Each end of the axis gets half of the padding; the far end gets the odd
+position, if any. A number as ``padding`` is the padding at each end. Normalisations (with scale and offset) and dropout
+compute as in inference. Costs count 2 FLOPs for each multiply-add of dense layers, convolutions, products of tensors
+and attention. Other operations count 0 FLOPs, as in :func:`syno_lab.models.layers.survey`.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ class Operation:
 
     @property
     def linear(self) -> bool | None:
-        """Whether depth counts the operation as linear; None where depth does not count the operation."""
+        """Whether the operation counts as linear for the depth property; None where the depth ignores the operation."""
         return operator_node.is_linear(self["file"]) if self.name == operator_node.NAME else self.row.linear
 
     def on(self, *shapes: Shape) -> Applied:
-        """Return the operation on tensors of these shapes, unchecked, with each :class:`Rel` as a number."""
+        """Return the operation for inputs of these shapes, with each :class:`Rel` as a number, without checks."""
 
         def plain(value: Value) -> Value:
             if isinstance(value, tuple):
@@ -105,7 +105,7 @@ class Operation:
     def shape(self, *shapes: Shape) -> Shape:
         """Return the shape of the result for inputs of these shapes.
 
-        Raises SpecError where the operation does not apply; the other methods with shapes do the same.
+        Raises SpecError where the operation does not fit; all methods that take input shapes do so.
         """
         result = _shape(self, shapes)
         if isinstance(result, str):
@@ -113,7 +113,7 @@ class Operation:
         return result
 
     def pairings(self, *shapes: Shape) -> tuple[Pairing, ...]:
-        """Return for each input the pairing of the result's axes (rows) with the input's axes (columns) (section 3.1).
+        """Return the pairing of the result's axes (rows) with each input's axes (columns), by input (section 3.1).
 
         The pairings are exact (Definitions 3.4 and 3.5), for generic weights.
         """
@@ -131,7 +131,7 @@ class Operation:
         return self.row.weights(self.on(*shapes))
 
     def flops(self, *shapes: Shape) -> int:
-        """Return the FLOPs for inputs of these shapes, the whole batch; 2 for each multiply-add."""
+        """Return the FLOPs for inputs of these shapes, batch included; 2 for each multiply-add."""
         self.shape(*shapes)
         return self.row.flops(self.on(*shapes))
 
@@ -151,7 +151,7 @@ def operation(name: str, **attributes: Value) -> Operation:
 
 
 def choices() -> tuple[Operation, ...]:
-    """Return all operations that synthesis may choose without sizes of the network: 1,402 (section 4.5)."""
+    """Return the 1,402 operations that synthesis may choose, which have no sizes of a network (section 4.5)."""
     return tuple(
         [
             Operation(row.name, tuple(zip(row.choices, values, strict=True)))
@@ -164,7 +164,7 @@ def choices() -> tuple[Operation, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def _shape(operation: Operation, shapes: tuple[Shape, ...]) -> Shape | str:
-    """Return the shape of the result, or the reason for an error: the cache would not store an exception."""
+    """Return the shape of the result, or the message of an error, because the cache would not store an exception."""
     if operation.row.inputs is not None and len(shapes) != operation.row.inputs:
         return f"{operation}: expected {operation.row.inputs} inputs, found {len(shapes)}"
     try:

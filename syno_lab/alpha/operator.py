@@ -1,7 +1,7 @@
 """A network with its edits as an operator of the lab (:class:`syno_lab.protocol.Operator`).
 
-Its placement returns the edited network instead of filling slots of a network. The operator itself is a function of a
-tensor (N, spatial axes…, channels). Its weights are the weights of all nodes (:mod:`.reference`).
+Other operators fill slots of a network; the placement of this operator returns the edited network. The operator is a
+function of a tensor (N, spatial axes…, channels). Its weights are the weights of all nodes (:mod:`.reference`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FORMAT = "syno-lab-alpha"
 VERSION = 1
 _WHAT = "αNAS file"
-_LONGEST = 200  # characters of a name
+_LONGEST = 200  # the most characters of the operator's name
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -55,14 +55,14 @@ class NetworkOperator:
 
     @classmethod
     def of_graph(cls, graph: Graph) -> NetworkOperator:
-        """Return a graph as a network of one block with all nodes mutable. Raises SpecError as the class."""
+        """Return the operator of a network of one block, this graph, all nodes mutable. Raises as the class."""
         block = Block("block", graph, frozenset(range(len(graph.nodes))))
         before, after = (Graph((shape,), (), (0,)) for shape in (graph.inputs[0], graph.output_shapes[0]))
         return cls(Variant(Network(before, (block,), after)))
 
     @property
     def graph(self) -> Graph:
-        """The graph of the whole network, for a batch of one."""
+        """The graph of the whole network, for the network's own batch size."""
         return self.variant.network.graph
 
     @property
@@ -72,11 +72,11 @@ class NetworkOperator:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """N, the batch size; the network fixes all other sizes."""
+        """The only variable: N, the batch size. The network fixes all other sizes."""
         return ("N",)
 
     def complete_binding(self, binding: Binding | None = None, /) -> dict[str, int]:
-        """Return N, by default of the network's input. Raises SpecError for an N that is no whole number from 1 up."""
+        """Return N, by default the network's batch size. Raises SpecError unless N is an integer from 1 up."""
         batch = (binding or {}).get("N", self.graph.inputs[0][0])
         if positive(batch) is None:
             raise SpecError(f"αNAS: expected a whole number from 1 up for N, found {quoted(batch)}")
@@ -111,7 +111,7 @@ class NetworkOperator:
         return self.at(binding).params()
 
     def memory(self, binding: Binding | None = None, /) -> int:
-        """Return the bytes in float32 of the weights and the tensors in memory at the same time."""
+        """Return the most bytes in float32 that the weights and the tensors need at one time."""
         from syno_lab.alpha.reference import live_elements
 
         graph = self.at(binding)
@@ -123,7 +123,7 @@ class NetworkOperator:
         return sum(prod(graph.shapes[graph.tensor(number)]) for number in range(len(graph.nodes)))
 
     def fingerprint(self, binding: Binding | None = None, /) -> str:
-        """Return a hash that is equal for networks of one structure and batch size, whatever their blocks."""
+        """Return a hash that is equal for networks of one structure and batch size, even if their blocks differ."""
         return in_numbers(self.at(binding)).key
 
     def reference(self, x: ArrayLike, *weights: ArrayLike, binding: Binding | None = None) -> np.ndarray[Any, Any]:
@@ -140,7 +140,7 @@ class NetworkOperator:
         return run(self.at(binding), arrays[:1], arrays[1:])[0]
 
     def to_torch(self, binding: Binding | None = None, /) -> nn.Module:
-        """Return a module with new random weights, as its source; for any batch size unless an operation fixes it."""
+        """Return a module with new random weights; it takes any batch size unless an operation fixes it."""
         from syno_lab.alpha.torch_source import module_of
 
         return module_of(self, self.complete_binding(binding))
@@ -170,7 +170,7 @@ class NetworkOperator:
         return msgspec.json.encode(_File(FORMAT, VERSION, record_of_network(self.variant.seed), edits)).decode()
 
     def __str__(self) -> str:
-        """Return the edits, or the operations of a seed without edits, in a line."""
+        """Return the edits in a line; for a seed without edits, the operations."""
         edits = "; ".join(map(str, self.variant.edits))
         text = edits or ", ".join(node.operation.name for node in self.graph.nodes) or "identity"
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,9 +1,8 @@
-"""Operators of other systems as operations of a network: the row ``operator`` of the lab's own (αNAS has none).
+"""Operators of other systems as operations of a network: the row ``operator``, which αNAS's paper does not have.
 
-αNAS decides where an operation is; a pGraph or a kernel of Canvas computes it. The operation contains the operator's
-file, so a network with it is still one file. A tensor is (batch, rows, columns, channels), as everywhere in αNAS; the
-operator itself has the channels in the second place. The operation's pairing is the mixing matrix from the operator's
-system.
+αNAS chooses the node of the operation; a pGraph or a Canvas kernel computes the result. The operation contains the
+operator's file, so a network with it is still one file. A tensor is (batch, rows, columns, channels), as everywhere in
+αNAS; the operator itself has the channels as the second axis. The operator's system computes the operation's pairing.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 
 NAME = "operator"
 MOST_BYTES = 1 << 18
-_LAST = (0, 2, 3, 1)  # the operator's axes in the order of αNAS's axes
+_LAST = (0, 2, 3, 1)  # for each of αNAS's axes, the operator's axis
 
 
 @lru_cache(maxsize=256)
 def read(text: str) -> Operator:
-    """Read the operator of a file. Raises FormatError in one line, also for a whole network, which is no operation."""
+    """Read the operator of a file. Raises FormatError in one line, also for a whole network (no operation)."""
     from syno_lab.systems import read_operator
 
     operator = read_operator(text)
@@ -38,7 +37,7 @@ def read(text: str) -> Operator:
 
 
 def operation_of(operator: Operator) -> Operation:
-    """Make an operation of an operator. Raises SpecError for an operator of whole networks, and for a long file."""
+    """Make an operation from an operator. Raises SpecError for an operator of whole networks, and for a long file."""
     from syno_lab.alpha.operations import operation
 
     return operation(NAME, file=operator.to_json())
@@ -52,7 +51,7 @@ def system(operator: Operator) -> System:
 
 
 def is_linear(text: str) -> bool:
-    """Return whether an operator is linear. A non-linear operator counts as one non-linear run, a lower bound."""
+    """Return whether an operator is linear. A non-linear operator counts as one run, a lower bound."""
     operator = read(text)
     its_system = system(operator)
     return not isinstance(its_system, Mixing) or its_system.is_linear(operator)
@@ -67,7 +66,7 @@ def said(text: str) -> str:
 
 
 def placed(at: Applied) -> tuple[Operator, dict[str, int]]:
-    """Return an operation's operator and its sizes for the tensor. Raises SpecError where the operator does not fit."""
+    """Return an operation's operator and its binding for the input. Raises SpecError where it does not fit."""
     from syno_lab.systems import binding_for
 
     if len(at.shape) != 4:
@@ -123,7 +122,7 @@ def _is_file(value: Value) -> bool:
 
 
 def row(features: Rel) -> Row:
-    """Return the row of the table; ``features`` is the default number of channels."""
+    """Return the row ``operator`` of the table; ``features`` is the default number of output channels."""
     file = Attribute("the text of an operator file for layers", _is_file, is_shown=False)
     attributes = {"file": file, "features": size(features)}
     # Operation.linear gets the linearity from the operator itself.
@@ -131,9 +130,9 @@ def row(features: Rel) -> Row:
 
 
 def suiting(operators: Sequence[Operation], like: Operation, *shapes: Shape) -> list[Operation]:
-    """Return the operators with the shapes, pairings and features of ``like`` on tensors of all these shapes.
+    """Return the operators with the result shape, pairing and linearity of ``like`` for inputs of each of these shapes.
 
-    ``shapes`` are the shapes of one tensor in several instances of a block.
+    ``shapes`` are the shapes of one tensor in several blocks of a type.
     """
     features = dict(like.attributes).get("features")
     matches = []

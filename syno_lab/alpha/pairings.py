@@ -1,9 +1,9 @@
-"""Which axes an operation pairs, in closed form: the exact mixing property of single operations (section 3.1).
+"""The exact mixing property of each single operation, in closed form: which axes it pairs (section 3.1).
 
-A column (an axis of the input) has one mark besides x. The mark is *a* where an element of the result reads every
-position of the axis. Every row has this mark, because each slice along an axis of the result has such an element.
-Otherwise the mark is *m* or *o* by the most positions that one element reads; it is in rows along which a slice reads
-every position. So an axis of length 1 has the mark a, and a stride that skips positions gives x.
+A column is an axis of the input. Its entries are x or one mark: *a* if an element of the result reads every position of
+the input axis. Then all rows have the mark, because each slice along a result axis has such an element. Otherwise it is
+*m* or *o*, by the most positions that one element reads, in rows with slices that read every position. So an input axis
+of length 1 has the mark a, and a stride that skips positions gives x.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from syno_lab.common.pairing import Pairing as Pairing
 from syno_lab.common.wants import Letter
 
 Shape = tuple[int, ...]
-#: The most positions of an axis of a reshape to check; an axis that needs more checks counts as not paired.
+#: The most positions to check for the pairing of an axis; an axis that needs more checks counts as not paired.
 _MOST_LOOKS = 1 << 20
 
 
@@ -32,7 +32,7 @@ class Windows(NamedTuple):
         width: number of positions of a window.
         step: distance between two windows.
         apart: distance between two positions of a window.
-        before: distance from the first window's start to the axis.
+        before: the number of positions by which the first window starts before the axis.
     """
 
     size: int
@@ -45,11 +45,11 @@ class Windows(NamedTuple):
 
 @lru_cache(maxsize=1 << 12)
 def of_windows(windows: Windows) -> Letter | None:
-    """Return the mark of an axis with its result axis; x where windows skip positions, None where all miss the axis."""
+    """Return the mark of an axis and its result axis; x if windows skip positions, None if no window reads any."""
     size, number, width, step, apart, before = windows
     if width == 1 or apart == 1:
         return _of_intervals(windows)
-    # Far from the borders the read positions repeat after a step: a shorter axis with equal borders has the same mark.
+    # Far from the borders, the pattern of read positions repeats with each step, so a shorter axis has the same mark.
     borders = 4 * ((width - 1) * apart + abs(before) + step)
     fewer = max(0, min((size - borders) // step, number - borders // step - 1))
     size, number = size - fewer * step, number - fewer
@@ -72,25 +72,25 @@ def _of_intervals(windows: Windows) -> Letter | None:
     first, last = max(0, -((width - 1 - before) // step)), min(number - 1, (size - 1 + before) // step)
     if first > last:
         return None
-    # The part of a window in the axis grows, stays constant and shrinks: the maximum is at an end of the constant
-    # range.
+    # From window to window, the number of positions inside the axis grows, stays constant, then shrinks. So the maximum
+    # is at an end of the constant range.
     ends = [-(-place // step) - late for place in (before, size - width + before) for late in (0, 1)]
     begins = [min(max(end, first), last) * step - before for end in ends]
     most = max(min(size, begin + width) - max(0, begin) for begin in begins)
     if most == size:
         return "a"
-    # All positions are read where windows touch each other and the first and last window reach the ends.
+    # All positions are read if no gap is between windows and the first and last window reach the ends of the axis.
     skips = width < step or before < 0 or (number - 1) * step - before + width < size
     return "x" if skips else "m" if most > 1 else "o"
 
 
 def of_block(size: int, block: int) -> Letter:
-    """Return the mark of an axis with its own result axis if each element reads one block of the axis."""
+    """Return the mark of an axis and its result axis if each element of the result reads one block of the axis."""
     return "a" if block == size else "m" if block > 1 else "o"
 
 
 def diagonal(before: Shape, marks: Sequence[Letter]) -> Pairing:
-    """Return the pairing of an operation that keeps the axes, from the mark of each axis with itself."""
+    """Return the pairing of an operation that keeps the axes; ``marks``: each axis with its result axis."""
     marks = ["a" if size == 1 else mark for size, mark in zip(before, marks, strict=True)]
     names, axes = axis_names(len(before)), range(len(before))
     rows = tuple(tuple(mark if mark == "a" or i == k else "x" for i, mark in enumerate(marks)) for k in axes)
@@ -98,7 +98,7 @@ def diagonal(before: Shape, marks: Sequence[Letter]) -> Pairing:
 
 
 def by_windows(before: Shape, after: Shape, spatial: Sequence[Windows], channels: Letter) -> Pairing:
-    """Return the pairing of windows along each spatial axis, from the mark of the channels."""
+    """Return the pairing of windows along each spatial axis; ``channels`` is the mark of the channel axis."""
     marks = [of_windows(windows) for windows in spatial]
     read = [mark for mark in marks if mark is not None]
     if len(read) < len(marks):
@@ -107,7 +107,7 @@ def by_windows(before: Shape, after: Shape, spatial: Sequence[Windows], channels
 
 
 def by_channels(before: Shape, mark: Letter) -> Pairing:
-    """Return the pairing of an operation that is equal at each position, from the mark of the channels."""
+    """Return the pairing of an operation on each position alone; ``mark`` is the mark of the channel axis."""
     return diagonal(before, [*repeated("o", len(before) - 1), mark])
 
 
@@ -117,9 +117,9 @@ def repeated(mark: Letter, times: int) -> list[Letter]:
 
 
 def selected(after: Shape, before: Shape, places: Sequence[int]) -> Pairing:
-    """Return the pairing where axis i of the input is axis ``places[i]`` of the result, or is summed over: -1.
+    """Return the pairing where input axis i is result axis ``places[i]``, or is summed over if this is -1.
 
-    An input axis of size 1 may have any size in the result.
+    An input axis of size 1 may have any size in the result (broadcasting).
     """
     marks: list[list[Letter]] = [["x"] * len(before) for _ in after]
     for i, place in enumerate(places):
@@ -138,7 +138,7 @@ def nothing(after: Shape, before: Shape) -> Pairing:
 
 
 def of_reshape(after: Shape, before: Shape) -> Pairing:
-    """Return the pairing of a reshape: both shapes number the same elements in row-major order."""
+    """Return the pairing of a reshape, which keeps the row-major order of the elements."""
     rows: list[tuple[Letter, ...]] = []
     outer = 1
     for size, stride in zip(after, _strides(after), strict=True):
@@ -157,19 +157,19 @@ def _strides(shape: Shape) -> list[int]:
 def _covers(outer: int, size: int, stride: int, length: int, apart: int) -> bool:
     """Return whether a slice along an axis of the result contains every position of an axis of the input.
 
-    The axes have ``size`` and ``length`` positions, ``stride`` and ``apart`` elements apart; ``outer`` is the number of
-    elements of the axes before the result's axis. A slice starts at element b = hi * size * stride + lo, with hi <
-    outer and lo < stride; its elements b + t * stride, t < size, have the positions ((b + t * stride) // apart) %
-    length. Only b % apart matters: the rest rotates the positions.
+    The result's axis has ``size`` positions that are ``stride`` elements apart; the input's axis has ``length``
+    positions, ``apart`` elements apart. ``outer`` is the product of the result's axes before this axis. A slice starts
+    at element b = hi * size * stride + lo, with hi < outer and lo < stride; its elements b + t * stride, t < size, have
+    the positions ((b + t * stride) // apart) % length. Only b % apart matters: the rest rotates the positions.
     """
     if size < length:
         return False
     common = gcd(stride, apart)
     step, apart = stride // common, apart // common
-    if step < apart:  # without skipped positions, a slice must start late in its first position
+    if step < apart:  # then no position is skipped, and a slice must start late enough in its first position
         late = (length - 1) * apart - (size - 1) * step
         apart_starts = gcd(size * step, apart)
-        if outer >= apart // apart_starts:  # a slice starts at each multiple
+        if outer >= apart // apart_starts:  # then a slice starts at each multiple of apart_starts
             return late < apart and min(apart - apart_starts + step, apart) > late
         starts = range(min(outer, _MOST_LOOKS))
         return late < apart and any(min(hi * size * step % apart + step, apart) > late for hi in starts)
@@ -179,7 +179,7 @@ def _covers(outer: int, size: int, stride: int, length: int, apart: int) -> bool
 
 
 def axis_names(rank: int) -> tuple[str, ...]:
-    """Return B, H, W, C for four axes; the names of another number of spatial axes are S1, S2, …"""
+    """Return the names of axes: B, H, W, C for rank 4; for other ranks the spatial axes are S1, S2, …"""
     if rank < 2:
         return ("B",)[:rank]
     spatial = ("H", "W") if rank == 4 else tuple([f"S{i + 1}" for i in range(rank - 2)])

@@ -31,7 +31,7 @@ def cost_pane(asked: Asked[Any]) -> Costs:
 
 
 class Lineage(TypedDict):
-    """The edits that led to a network, and a table of its blocks."""
+    """The edits from the seed to a network, and a table of the network's blocks."""
 
     steps: list[Generation]
     title: str
@@ -41,7 +41,7 @@ class Lineage(TypedDict):
 
 
 def lineage_pane(asked: Asked[Any]) -> Lineage:
-    """Return the edits that led to the network, and its blocks."""
+    """Return the edits from the seed to the network, and a table of the network's blocks."""
     variant = asked.operator.variant
     return {
         "steps": lineage(variant),

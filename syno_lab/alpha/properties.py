@@ -1,9 +1,9 @@
 """Properties of subgraphs: shape, depth and mixing, as values with an order and a distance (αNAS, sections 3 and 4).
 
-Properties are interpreted abstractly: the value after an operation follows from the value before, and is a lower bound
-of the true value (Definition 2.6). A subgraph has a value for each pair of an input and an output. A *table* has a row
-for each input and a column for each output; None is a value that is not wanted. The shape of an output does not depend
-on the input, so its table has one row.
+Values are inferred by abstract interpretation: the value after an operation follows from the value before it, and is a
+lower bound of the true value (Definition 2.6). A subgraph has a value for each pair of an input and an output. A
+*table* has a row for each input and a column for each output; None stands for any value. The shape of an output does
+not depend on the input, so its table has one row.
 
 Shapes of tensors are (batch, spatial…, channels): channels last.
 """
@@ -30,14 +30,14 @@ from syno_lab.inputs import positive, quoted
 State = TypeVar("State")
 Value = TypeVar("Value")
 Table = tuple[tuple[Value | None, ...], ...]
-#: The kind of operation before a subgraph, for the depth as the authors' published code counts it.
+#: The kind of the operation before a subgraph; the authors' published code needs this kind for the depth.
 Producer = Literal["linear", "nonlinear"]
 
 
 # -- mutations ---------------------------------------------------------------------------------------------------------
 
-# A mutation only weakens wanted properties, but for the depth (section 5). So the original subgraph still satisfies
-# them and an answer always exists. The paper and its published code differ; each is a preset.
+# A mutation only weakens the wanted shape and mixing; the wanted depth may also grow (section 5). So the original
+# subgraph still satisfies shape and mixing. The paper and its published code mutate differently; each is a preset.
 
 
 def check_shares(rules: object, *names: str) -> None:
@@ -54,13 +54,13 @@ class Relax:
     """The probabilities with which properties are mutated.
 
     Attributes:
-        shape: the probability that the shape of an output is no longer wanted.
-        mixing: the probability that a pairing is no longer wanted: of each entry, or with ``whole`` of each matrix.
-        depth: the probability that a depth changes, with equal chances up and down; the depth never falls below 0.
-        most: the largest change of a depth.
-        whole: whether a matrix loses all its pairings or none.
-        geometric: whether a depth changes in steps of 1, each with probability ``depth``, up to ``most``; otherwise all
-            changes from 1 to ``most`` are equally likely.
+        shape: the probability that a wanted shape becomes None (any shape).
+        mixing: the probability that an entry of a matrix becomes x, or with ``whole`` that a matrix becomes None.
+        depth: the probability that a wanted depth changes, up or down with equal probability, never below 0.
+        most: the largest change of a wanted depth.
+        whole: whether a mutation removes a wanted matrix as a whole, rather than single entries.
+        geometric: whether a change adds steps of 1, each with probability ``depth``, up to ``most``; otherwise a change
+            has any size from 1 to ``most`` with equal probability.
 
     Raises SpecError for a probability outside 0 to 1, and for a change that is no integer of 1 or more.
     """
@@ -78,7 +78,7 @@ class Relax:
             raise SpecError(f"Relax: most: expected an integer of 1 or more, found {quoted(self.most)}")
 
     def change_of_depth(self, rng: random.Random) -> int:
-        """Draw the change of one depth."""
+        """Draw the change of one wanted depth."""
         if self.geometric:
             steps = 0
             while steps < self.most and rng.random() < self.depth:
@@ -88,7 +88,7 @@ class Relax:
         return steps if rng.random() < 0.5 else -steps
 
 
-#: The presets: section 5 of the paper, and the published code as its published runs use it.
+#: The presets: section 5 of the paper, and the published code with the options of its published runs.
 RELAXATIONS = {"paper": Relax(), "code": Relax(shape=0.0, whole=True, geometric=True)}
 
 
@@ -101,21 +101,21 @@ def relax_of(rules: Relax | str) -> Relax:
 class Property(Generic[State, Value]):
     """One property: how its values are computed, compared and, if wanted, relaxed.
 
-    A *state* contains what the next state depends on; the value is computed from the state.
+    The *state* of a tensor determines the states after further operations; the value is computed from the state.
 
     Attributes:
         name: the name of the property.
-        start: the state of the identity on a tensor of a shape.
+        start: the state of an input of a shape, before any operation.
         after: the state after an operation, from the state of one input, the operation, the shapes of all inputs, and
             the number of that input.
-        join: the state of a tensor that two paths lead to.
+        join: the state of a tensor, from its states along two paths.
         value: the value of a state.
-        apart: the value for an input and an output, by their shapes, without a path between them.
-        distance: the distance of a value from the wanted value: 0 only where the value suffices, infinity where no
-            chain of operations leads to the wanted value. The third argument chooses a share of the wanted value, as in
-            the authors' published code, or the paper's distance.
-        weaker: a wanted value after a random mutation, None where the mutation removes it.
-        has_inputs: whether the values depend on the input, too.
+        apart: the value for an input and an output that no path connects, from their shapes.
+        distance: the distance of a value from the wanted value: 0 only if the value suffices, infinity if no chain of
+            operations leads to the wanted value. With a true third argument, the distance is a share of the wanted
+            value, as in the authors' published code; otherwise it is the paper's distance.
+        weaker: a wanted value after a random mutation; None (any value) if the mutation removes the wanted value.
+        has_inputs: whether an output's value differs from input to input.
     """
 
     name: str
@@ -145,7 +145,7 @@ class Property(Generic[State, Value]):
         return tuple(rows)
 
     def relax(self, table: Table[Value], rules: Relax, rng: random.Random) -> Table[Value]:
-        """Return wanted values after a random mutation."""
+        """Return a table of wanted values after a random mutation of each value."""
         return tuple(tuple(None if value is None else self.weaker(value, rules, rng) for value in row) for row in table)
 
 
@@ -164,7 +164,7 @@ def _shape_distance(value: Shape, target: Shape, normalised: bool) -> float:
 
 @lru_cache(1 << 14)
 def _leads(axes: Shape, target: Shape) -> bool:
-    """Return whether strides, by steps that the target divides, or a pool over whole axes lead to the target."""
+    """Return whether strides with whole quotients, or a pool over whole axes, lead to ``target``."""
     if axes == target or not divides(axes, target):
         return axes == target
     fewer = {tuple(-(-size // stride) for size in axes) for stride in STRIDES} - {axes}
@@ -176,8 +176,8 @@ def divides(before: Shape, after: Shape) -> bool:
     return all(size % divisor == 0 for size, divisor in zip(before, after, strict=True))
 
 
-#: The shape of an output (section 3.3), ordered by equality. The distance is Definition 4.13 with a_i/b_i - 1 instead
-#: of a_i/b_i, which is not 0 for equal shapes; as a share it is the share of axes that differ.
+#: The shape of an output (section 3.3); a shape satisfies only an equal wanted shape. The distance is Definition 4.13
+#: with a_i/b_i - 1 instead of a_i/b_i, which is not 0 for equal shapes; the share is the share of unequal axes.
 SHAPE: Property[Shape, Shape] = Property(
     name="shape",
     start=lambda shape: shape,
@@ -195,7 +195,7 @@ SHAPE: Property[Shape, Shape] = Property(
 
 
 class Runs(NamedTuple):
-    """The state of the depth: the number of runs of linear or of non-linear operations, and the last run's kind."""
+    """The state of the depth: the number of linear and non-linear runs, and whether the last run is linear."""
 
     runs: int
     linear: bool | None
@@ -216,9 +216,9 @@ def depth_property(producer: Producer | None = None) -> Property[Runs, int]:
     """Return the depth: the most runs of alternately linear and non-linear operations on a path (section 3.2).
 
     Args:
-        producer: None counts runs, 0 without operations. The authors' published code counts changes of the kind. It
-            also counts a change from ``producer``, the kind of the operation before the subgraph, to the first
-            operation. An input of the network counts as non-linear.
+        producer: None to count runs. The authors' published code counts changes between linear and non-linear instead,
+            including a change from ``producer``, the kind of the operation before the subgraph, to the first operation.
+            An input of the network counts as non-linear.
     """
     return Property(
         name="depth",
@@ -248,7 +248,7 @@ _LETTERS: dict[str, Letter] = {letter: letter for letter in RANK}
 
 
 def pairing_of(rows: Sequence[Sequence[str]], columns: int) -> Pairing:
-    """Return the matrix of these marks, with the axes of tensors as names."""
+    """Return the pairing with these rows of marks and the names of a tensor's axes."""
     marks = tuple([tuple(map(_LETTERS.__getitem__, row)) for row in rows])
     return Pairing(axis_names(len(rows)), axis_names(columns), marks)
 
@@ -271,7 +271,7 @@ def _mixing_distance(value: Pairing, target: Pairing, normalised: bool) -> float
 
 
 def beyond(value: Pairing, target: Pairing) -> list[tuple[int, int]]:
-    """Return the entries of a wanted matrix that no operations after ``value`` can reach; the axes must agree."""
+    """Return the entries of ``target`` that no further operations after ``value`` can reach; the axes must agree."""
     most = compose(_all_mixed(len(value.rows)), value).marks
     entries = ((out, axis) for out in range(len(target.rows)) for axis in range(len(target.columns)))
     return [(out, axis) for out, axis in entries if RANK[target.marks[out][axis]] > RANK[most[out][axis]]]
@@ -279,7 +279,7 @@ def beyond(value: Pairing, target: Pairing) -> list[tuple[int, int]]:
 
 @cache
 def _all_mixed(axes: int) -> Pairing:
-    """Return the largest matrix that a chain of operations reaches: each element reads its whole example."""
+    """Return the largest pairing that a chain of operations has: each element reads all of its example in the batch."""
     return diagonal((2,) * axes, ["o", *repeated("a", axes - 1)])
 
 
@@ -290,8 +290,8 @@ def _fewer_pairings(matrix: Pairing, rules: Relax, rng: random.Random) -> Pairin
     return pairing_of(marks, len(matrix.columns))
 
 
-#: The pairing of each input axis with each output axis, and how local it is (section 3.1), composed as matrices (Lemma
-#: 3.6). The distance counts entries that are too small (Definition 4.9), or their share of the wanted pairings.
+#: The mixing property: how locally input and output axes are paired (section 3.1). Pairings compose as matrices (Lemma
+#: 3.6). The distance is the number of entries that are too small (Definition 4.9), or their share.
 MIXING: Property[Pairing, Pairing] = Property(
     name="mixing",
     start=_identity,

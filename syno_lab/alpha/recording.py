@@ -1,12 +1,12 @@
-"""The record of a PyTorch network's calls on an example; recording needs no memory for weights and little time.
+"""Record a PyTorch network's calls on an example, without memory for weights and in little time.
 
 A copy of the network without storage runs on the meta device, in evaluation mode, with examples of two batch sizes. The
 difference of the two runs shows which sizes grow with the batch, so that all recorded calls can run again for any
 batch. Python runs as usual: a network may branch on sizes, but not on values of tensors, which the meta device does not
-have. (torch.fx's symbolic tracing refuses both kinds of branch, and has no shapes.)
+have. (torch.fx's symbolic tracing refuses branches of both kinds, and has no shapes.)
 
-Functions are recorded where Python calls them. Other calls, as under ``vmap``, are recorded as ATen operators, so that
-no computation is missed.
+A function that Python calls is recorded as this call. Computations without such a call, as under ``vmap``, are recorded
+as ATen operators, so that none is missed.
 """
 
 from __future__ import annotations
@@ -42,49 +42,49 @@ from syno_lab.models.vit import Positions
 
 Example = Sequence[int] | Tensor | Sequence[Tensor]
 
-#: The batch sizes of the two runs: different, and not 1, which broadcasts.
+#: The batch sizes of the two runs: two different sizes, neither 1, because axes of size 1 broadcast.
 BATCHES = (2, 3)
-#: Modules that are recorded as one call, as all modules of torch.nn are.
+#: The lab's modules that are recorded as one call, as the layers of torch.nn are.
 WHOLE = (Attention, Positions, Slot, StochasticDepth)
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _ONE_AT_A_TIME = threading.RLock()
 
-#: The contexts of a call that the network enters: torch.no_grad, torch.inference_mode or torch.autocast, each with its
+#: The contexts in which the network makes a call: torch.no_grad, torch.inference_mode or torch.autocast, each with its
 #: arguments.
 Region = tuple[tuple[Any, ...], ...]
 
 
 @dataclass(frozen=True)
 class Value:
-    """In the arguments of a call: an input or the result of an earlier call, by its number."""
+    """A placeholder in the arguments of a call: the number of an input, or of the result of an earlier call."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Weight:
-    """In the arguments of a call: a parameter or buffer of the network, by its name."""
+    """A placeholder in the arguments of a call: the name of a parameter or buffer of the network."""
 
     name: str
 
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """In the arguments of a call: a tensor of the network that is neither a parameter nor a buffer."""
+    """An argument of a call: a tensor of the network that is neither a parameter nor a buffer."""
 
     tensor: Tensor
 
 
 @dataclass(frozen=True)
 class Times:
-    """In the arguments of a call: a multiple of the batch size."""
+    """A placeholder in the arguments of a call: the batch size times ``factor``."""
 
     factor: int
 
 
 @dataclass(frozen=True)
 class Here:
-    """In the arguments of a call: the device of the inputs."""
+    """A placeholder in the arguments of a call: the device of the network's inputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +92,12 @@ class Call:
     """A call of a module or function.
 
     Attributes:
-        target: the path of a module, or a function.
-        path: the path of the calling module; for a called module its own path.
-        arguments: positional and keyword arguments; :class:`Value`, :class:`Weight`, … replace tensors and sizes.
+        target: the path of the called module, or the called function.
+        path: the path of the module that calls a function; for a called module, the path of this module.
+        arguments: positional and keyword arguments, with :class:`Value`, :class:`Weight`, … for tensors and sizes.
         results: the numbers of the resulting tensors, in order.
         in_place: whether the call changes its first argument.
-        region: the contexts of the call.
+        region: the contexts in which the call is made.
         flops: the FLOPs for a batch of one, as torch counts them.
     """
 
@@ -111,27 +111,27 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The function's name without the mark of an in-place function; empty for a module."""
+        """The function's name, without the underscore of an in-place function; empty for a module."""
         if isinstance(self.target, str):
             return ""
         if isinstance(self.target, torch.jit.ScriptFunction):
             return str(self.target.name)
         target: Any = self.target.overloadpacket if isinstance(self.target, OpOverload) else self.target
-        if getattr(target, "__name__", "") in ("apply", "__get__"):  # an autograd function, or a property such as T
+        if getattr(target, "__name__", "") in ("apply", "__get__"):  # an autograd function or a property (T)
             target = getattr(target, "__self__", target)
         return str(getattr(target, "__name__", "call")).strip("_")
 
     def leaves(self, kind: type[Any]) -> list[Any]:
-        """Return the arguments of a type, in order."""
+        """Return the arguments of this type, in order."""
         return [leaf for leaf in leaves(self.arguments) if isinstance(leaf, kind)]
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """The calls that lead from inputs to outputs.
+    """The recorded calls of a network, and its tensors.
 
     Attributes:
-        calls: the calls in order.
+        calls: the calls in the order in which the network made them.
         inputs, outputs: the numbers of the input and output tensors.
         shapes: the shapes of all tensors, for each of the two batch sizes.
         dtypes: the dtypes of all tensors.
@@ -146,7 +146,7 @@ class Record:
     single: bool
 
     def grows(self, number: int) -> tuple[bool, ...]:
-        """Return for each axis of a tensor whether its size grows with the batch size."""
+        """Return, for each axis of a tensor, whether the axis grows with the batch size."""
         return tuple([small != large for small, large in zip(*(shapes[number] for shapes in self.shapes), strict=True)])
 
     def shape(self, number: int) -> tuple[int, ...]:
@@ -180,10 +180,10 @@ def is_whole(module: nn.Module) -> bool:
 
 
 def record(net: nn.Module, example: Example) -> tuple[Record, tuple[Tensor, ...]]:
-    """Return the calls of a network, and the example as tensors without values, for a batch of one.
+    """Return the record of a network, and the example for a batch of one as tensors without values.
 
-    The network stays unchanged; the example is that of :func:`.tracing.trace`. Raises SpecError in one line for a
-    network that refuses the example, or that cannot be recorded: the unsupported operation and its position.
+    The network stays unchanged; for the example see :func:`.tracing.trace`. Raises SpecError in one line for a network
+    that fails on the example or cannot be recorded. The line names the unsupported operation and its position.
     """
     examples = _examples(net, example)
     small, large = (_run(net, [x.new_zeros((batch, *x.shape[1:])) for x in examples]) for batch in BATCHES)
@@ -217,7 +217,7 @@ def _examples(net: nn.Module, example: Example) -> tuple[Tensor, ...]:
 
 
 def _single(small: int, large: int) -> int:
-    """Return the size for a batch of one."""
+    """Return a size for a batch of one, from the sizes for the two batch sizes."""
     if small == large:
         return small
     growth = (large - small) // (BATCHES[1] - BATCHES[0])
@@ -246,13 +246,13 @@ def _merged(small: Any, two: Any) -> Any:
 def _are_equal(x: Any, y: Any) -> bool:
     try:
         return bool(x == y)
-    except (RuntimeError, ValueError, NotImplementedError):  # objects of TorchScript raise these
+    except (RuntimeError, ValueError, NotImplementedError):  # comparisons of TorchScript objects raise these
         return False
 
 
 def _run(net: nn.Module, inputs: list[Tensor]) -> Record:
     name = type(net).__name__
-    with blamed(name, SpecError):  # the mode change clears values cached for evaluation
+    with blamed(name, SpecError):  # the change to training clears values that the network caches for evaluation
         copied = twin(net, lambda weight: torch.empty_like(weight, device="meta")).train().eval()
     recorder = _Recorder(inputs, copied, next((weight.device for weight in net.parameters()), torch.device("cpu")))
     try:
@@ -285,7 +285,7 @@ def _run(net: nn.Module, inputs: list[Tensor]) -> Record:
 
 
 def _where(error: BaseException) -> str:
-    """Return file and line of the network's own code that failed."""
+    """Return the file and the line of the network's code that failed, as text."""
     ours = Path(torch.__file__).parent, Path(__file__)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not any(Path(frame.filename).is_relative_to(folder) for folder in ours):
@@ -294,13 +294,13 @@ def _where(error: BaseException) -> str:
 
 
 def _function_of(target: Any) -> type[Any] | None:
-    """Return the user's autograd function that a call belongs to, or None."""
+    """Return the class of the user's autograd function that a call applies, or None for another call."""
     owner = getattr(target, "__self__", None)
     return owner if isinstance(owner, type) and issubclass(owner, Function) else None
 
 
 def _is_own(target: Any) -> bool:
-    """Return whether a function is not torch's own, so that it may lack a rule for shapes."""
+    """Return whether a function comes from the user; such a function may have no rule for result shapes."""
     if isinstance(target, OpOverload | OpOverloadPacket):
         return not str(target).startswith(("aten.", "prim"))
     return isinstance(target, torch.jit.ScriptFunction) or _function_of(target) is not None
@@ -312,14 +312,14 @@ def _autocasts() -> dict[str, tuple[bool, torch.dtype]]:
 
 @contextmanager
 def eager() -> Iterator[None]:
-    """Run functions of torch.compile as their original Python code."""
+    """Run functions that torch.compile has compiled as their original Python code."""
     has_compiled = "torch._dynamo" in sys.modules
     with torch.compiler.set_stance("force_eager") if has_compiled else nullcontext():
         yield
 
 
 class _Below(TorchDispatchMode):
-    """Records the ATen operators that run outside of recorded calls, and counts the FLOPs of the other operators."""
+    """Records the ATen operators outside of recorded calls, and counts the FLOPs of the operators inside a call."""
 
     def __init__(self, recorder: _Recorder) -> None:
         super().__init__()
@@ -334,7 +334,7 @@ class _Below(TorchDispatchMode):
                 return self._recorder.call(func, func, args, kwargs_given)
         count = flop_registry.get(func.overloadpacket)
         if count is None:
-            with self:  # an operator may consist of others, as under inference_mode
+            with self:  # an operator may be composed of others, as under inference_mode
                 result = func.decompose(*args, **kwargs_given)
             return func(*args, **kwargs_given) if result is NotImplemented else result
         result = func(*args, **kwargs_given)
@@ -350,10 +350,10 @@ class _Recorder(TorchFunctionMode):
     twin: nn.Module
     device: torch.device
     calls: list[Call] = field(default_factory=list)
-    values: list[Tensor] = field(default_factory=list)  # keeps all tensors alive, so that each id is unique
+    values: list[Tensor] = field(default_factory=list)  # keeps all tensors alive, so that no id is reused
     place: str = ""
     is_inside: bool = False
-    flops: int = 0  # FLOPs of the present call
+    flops: int = 0  # the FLOPs of the call that runs
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -372,7 +372,7 @@ class _Recorder(TorchFunctionMode):
             self._add(x)
 
     def check_state(self) -> None:
-        """Raise SpecError where the network has assigned a new tensor to a weight, which no graph can express."""
+        """Raise SpecError if the network has replaced a weight by a new tensor, which no graph can express."""
         for name, tensor in tensors_of(self.twin):
             if self._weights.get(name) is not tensor and not (self._whole and name.startswith(self._whole)):
                 raise SpecError(f"expected unchanged weights and buffers, found that the network sets {name}")
@@ -388,7 +388,7 @@ class _Recorder(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        # Under vmap and similar functions tensors are wrapped: _Below records the ATen operators instead.
+        # Under vmap and similar functions, tensors are wrapped, so _Below records the ATen operators instead.
         if self.is_inside or torch._C._functorch.peek_interpreter_stack() is not None:
             args, kwargs = _together(args, kwargs or {})
             return func(*args, **kwargs)
@@ -396,16 +396,16 @@ class _Recorder(TorchFunctionMode):
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Record the paths of modules, the modules that count as one call, and all functions."""
+        """Record functions, modules that count as one call, and the paths of modules, in the context."""
         for path, module in self.twin.named_modules():
             if path.startswith(self._whole) and self._whole:
                 continue
             if isinstance(module, torch.jit.ScriptModule):
                 self._whole += (f"{path}.",)
-                if not hasattr(module, "forward"):  # a module with other methods only
+                if not hasattr(module, "forward"):  # this module has other methods only
                     continue
             inner, hooked = wrapped(module), has_hooks(module)
-            whole = bool(path) and is_whole(module)  # a network of a single layer is recorded from inside
+            whole = bool(path) and is_whole(module)  # of a network that is one layer, the functions inside are recorded
             module.forward = self._watched(path, inner or module.forward, whole and not hooked)
             call = self._watched(path, module._call_impl, whole) if hooked else module.forward
             module._compiled_call_impl = call
@@ -432,7 +432,7 @@ class _Recorder(TorchFunctionMode):
 
     @property
     def _is_unseen(self) -> bool:
-        """Whether the present call is inside a recorded call, or in another thread."""
+        """Whether a call must not be recorded, because a recorded call made it or another thread runs it."""
         return self.is_inside or threading.get_ident() != self._thread
 
     def _watched(self, path: str, forward: Callable[..., Any], whole: bool) -> Callable[..., Any]:
@@ -519,13 +519,13 @@ class _Recorder(TorchFunctionMode):
     def _add(self, tensor: Tensor) -> int:
         self.values.append(tensor)
         number = len(self.values) - 1
-        # A tensor without elements, such as an empty cache, is a constant, because graphs have no such tensors.
+        # A tensor without elements, such as an empty cache, is a constant, because a graph has no empty tensors.
         empty = None if tensor.numel() else torch.empty(tensor.shape, dtype=tensor.dtype, device=self.device)
         self._known[id(tensor)] = Value(number) if empty is None else Constant(empty)
         return number
 
     def _outdate(self, tensor: Tensor) -> None:
-        """Forbid later use of other tensors that share the storage of a changed tensor."""
+        """Mark all other tensors that share the storage of a changed tensor, so that their later use is refused."""
         known = self._known.get(id(tensor))
         if not isinstance(known, Value):
             name = known.name if isinstance(known, Weight) else "a constant"
@@ -537,7 +537,7 @@ class _Recorder(TorchFunctionMode):
 
 
 def _together(args: Any, kwargs: Any) -> Any:
-    """Return arguments without values if an argument has none; arguments that are all constants keep their values."""
+    """Return the arguments without values if an argument has no values; otherwise (constants only) unchanged."""
     tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     if any(isinstance(tensor, nn.Parameter) and tensor.requires_grad and not tensor.is_meta for tensor in tensors):
         origin = "a foreign weight in a function or a hook"

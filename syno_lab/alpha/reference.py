@@ -1,11 +1,11 @@
-"""The meaning of operations and graphs in NumPy, as plain code.
+"""The reference of operations and graphs: their computation in NumPy, as plain code.
 
 Tensors have channels last; norms and dropout compute as in inference.
 
 The weights are those of PyTorch's layers, in their order. A dense layer has [features, channels] and [features]. A
 convolution has [features, channels of a group, windows…] and [features]. A norm has scale and offset, each [channels].
-Self-attention has the layer of queries, keys and values, [3 channels, channels] and [3 channels], then the layer of the
-result. A batch norm uses mean 0 and variance 1, as a new module does.
+Self-attention has a dense layer of queries, keys and values, [3 channels, channels] and [3 channels], then a dense
+layer of the result. A batch norm uses mean 0 and variance 1, as a new module does.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Array = np.ndarray[Any, Any]
 
 
 def weight_order(graph: Graph) -> list[int]:
-    """Return the nodes in the order of their weights; operators of other systems, which are modules, come last."""
+    """Return the nodes in the order of their weights; operators of other systems (modules) come last."""
     return sorted(range(len(graph.nodes)), key=lambda number: graph.nodes[number].operation.name == operator_node.NAME)
 
 
 def run(graph: Graph, inputs: Sequence[Array], weights: Sequence[Array]) -> list[Array]:
-    """Return the outputs of a graph; the weights are ordered by node as in :func:`weight_order`.
+    """Return the outputs of a graph; ``weights`` are in the order of :func:`weight_order`.
 
     Raises SpecError for an opaque node.
     """
@@ -79,7 +79,7 @@ def _dense(x: Array, weights: Sequence[Array]) -> Array:
 
 
 def _windows(x: Array, width: int, at: Applied, fill: float) -> Array:
-    """Return the windows at each position, [B, positions…, C, windows…], padded with ``fill``."""
+    """Return the window at each position, as an array [B, positions…, C, window…], padded with ``fill``."""
     stride, apart, flat = at["stride"], at.values.get("dilation", 1), pads(at, x.shape[1:-1])
     span = (width - 1) * apart + 1
     around = list(zip(flat[::2], flat[1::2], strict=True))[::-1]
@@ -176,7 +176,7 @@ _MEANINGS: dict[str, Callable[..., Array]] = {
 
 
 def live_elements(graph: Graph) -> int:
-    """Return the most elements of tensors that are in memory at a time, inputs and outputs included."""
+    """Return the most elements of tensors, inputs and outputs included, that are in memory at one time."""
     alive = {tensor: prod(graph.shapes[tensor]) for tensor in (*range(len(graph.inputs)), *graph.outputs)}
     most = sum(alive.values())
     for number in range(len(graph.nodes)):

@@ -14,15 +14,15 @@ from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
 
 Shape = tuple[int, ...]
-#: *chosen*: synthesis may choose it. *structure*: it joins branches; synthesis keeps the existing nodes and adds none.
-#: *kept*: networks may contain it, and synthesis never adds it.
+#: The role of an operation. *chosen*: synthesis may add it. *structure*: it joins branches; synthesis keeps such nodes
+#: and adds none. *kept*: networks may contain it, and synthesis never adds it.
 Role = Literal["chosen", "structure", "kept"]
 
 MOST_AXES = 8
 
 
 class Rel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A size relative to an axis of the operation's first input: the axis's size times ``mul`` divided by ``div``.
+    """A size relative to an axis of an operation's first input: the size of the axis times ``mul`` divided by ``div``.
 
     Raises SpecError for a factor that is no positive integer, or an axis that is no integer.
     """
@@ -41,7 +41,7 @@ class Rel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
         msgspec.structs.force_setattr(self, "div", self.div // common)
 
     def of(self, shape: Shape) -> int:
-        """Return the size for an input of this shape.
+        """Return the size as a number, for a first input of this shape.
 
         Raises SpecError where the axis is missing, or ``div`` does not divide the size.
         """
@@ -53,7 +53,7 @@ class Rel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
         return size // self.div
 
     def __str__(self) -> str:
-        """Return ``C``, ``2*C`` or ``3*C/4`` for channels, ``B`` for the batch, ``axis 1`` for another axis."""
+        """Return the size as text: ``2*C`` or ``3*C/4`` of the channels, ``B`` of the batch, ``axis 1`` of axis 1."""
         name = {-1: "C", 0: "B"}.get(self.axis, f"axis {self.axis}")
         return f"{f'{self.mul}*' if self.mul > 1 else ''}{name}{f'/{self.div}' if self.div > 1 else ''}"
 
@@ -68,9 +68,9 @@ class Attribute:
 
     Attributes:
         expected: the allowed values in words, for messages.
-        check: whether a value is allowed.
+        check: a function that returns whether a value is allowed.
         default: the default value; None where the attribute is required.
-        choices: the values that synthesis chooses; empty where it uses the default.
+        choices: the values from which synthesis chooses; empty if synthesis uses the default.
         is_shown: whether the text of an operation contains the attribute.
     """
 
@@ -110,16 +110,15 @@ class Row:
     Attributes:
         name: the name of the operation.
         shape: the rule for the shape of the result.
-        pairing: the rule for the pairing of the result's axes (rows) with an input's axes (columns), by the input's
-            number.
+        pairing: the rule for the pairing of the result's axes (rows) with the axes (columns) of the input of a number.
         attributes: the definitions of the attributes, by name.
         weights: the shapes of the weights, in the order of PyTorch's layers (:mod:`syno_lab.alpha.reference`).
         flops: the FLOPs for the given shapes, batch included.
         inputs: the number of input tensors; None: any number.
-        linear: whether depth counts the operation as linear; None: depth does not count it.
+        linear: whether the operation counts as linear for the depth; None: the depth ignores the operation.
         role: see :data:`Role`.
         commutes: whether the order of the inputs does not matter.
-        params: the number of weights, where ``weights`` does not determine it.
+        params: the number of weights, where the shapes ``weights`` do not determine this number.
     """
 
     name: str
@@ -136,7 +135,7 @@ class Row:
 
     @property
     def choices(self) -> dict[str, tuple[int | Rel, ...]]:
-        """The values that synthesis chooses, for each attribute with choices; other attributes have their defaults."""
+        """The values from which synthesis chooses, by attribute; attributes that are not listed have their defaults."""
         return {name: attribute.choices for name, attribute in self.attributes.items() if attribute.choices}
 
 
@@ -182,7 +181,7 @@ def rate(default: float) -> Attribute:
 def tuple_of(
     expected: str, check: Callable[[Value], bool], all_of: Callable[[tuple[Value, ...]], bool] = lambda values: True
 ) -> Attribute:
-    """Define a tuple of at most :data:`MOST_AXES` values; ``check`` is for each value, ``all_of`` for the tuple."""
+    """Define a tuple of at most :data:`MOST_AXES` values; ``check`` checks each value, ``all_of`` the tuple."""
 
     def are_right(value: Value) -> bool:
         return isinstance(value, tuple) and len(value) <= MOST_AXES and all(map(check, value)) and all_of(value)

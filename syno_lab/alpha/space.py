@@ -1,8 +1,8 @@
 """The variants of a seed network as a space (:class:`.OperatorSpace`) for any search, and αNAS's evolution in it.
 
-A state is a variant. The children of a state are the stop and numbered mutations. The state and the number of a
-mutation are the seed of its random numbers, so each draw gives the same mutation. A search finds a variant again by
-its edits.
+A state is a variant. The children of a state are the stop (no further edit) and numbered mutations. The network and the
+number of a mutation seed the mutation's random generator, so each call gives the same mutation. A search finds a
+variant again by the variant's edits.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from syno_lab.search import Search
 from syno_lab.search.pareto import SELECTIONS, ParetoEvolution, Selection
 from syno_lab.search.protocol import Child, State, Step, Taken
 
-#: The name of the step that ends a path.
+#: The name of the step after which a variant gets no further edit.
 STOP = "stop"
-#: The number of mutations in each state.
+#: The default number of mutations of each state.
 BREADTH = 64
 
 
@@ -40,7 +40,7 @@ class Settings:
         mutations: the rules of mutations.
         breadth: the number of mutations in each state.
         most_edits: the most edits of a variant.
-        accepts: whether a network is in the space, for instance by its FLOPs.
+        accepts: a function that returns whether a network is in the space, for instance by its FLOPs.
 
     Raises SearchError for a number below 1, or more edits than a variant can have.
     """
@@ -68,13 +68,13 @@ class NetworkState:
 
     @property
     def key(self) -> Hashable:
-        """The structure of a complete state. Other keys also have types and node numbers, on which mutations depend."""
+        """For a complete state, the structure; else also block types and node numbers: mutations depend on them."""
         if self.is_complete:
             return self.variant.key
         return self.variant.network.digest, len(self.variant.edits)
 
     def children(self) -> Sequence[Child]:
-        """Return the stop, with a probability of one half, then the mutations."""
+        """Return the stop, which a search draws with probability 1/2, then the mutations."""
         if self.is_complete:
             return ()
         breadth = self.settings.breadth if len(self.variant.edits) < self.settings.most_edits else 0
@@ -88,14 +88,14 @@ class NetworkState:
         return operator if self.settings.accepts(operator) else None
 
     def traits(self) -> Mapping[str, int]:
-        """Return the counts of each operation in the network, and the number of blocks."""
+        """Return the count of each operation in the network, and the number of blocks."""
         if not self.is_complete:
             return {}
         network = self.variant.network
         return {**Counter(node.operation.name for node in network.graph.nodes), "blocks": len(network.blocks)}
 
     def towards(self, operator: Any) -> Sequence[Step]:
-        """Return the next edit towards a variant of the same seed, or the stop."""
+        """Return the next edit towards a variant of the same seed; if the state is the variant, the stop."""
         if self.is_complete or not isinstance(operator, NetworkOperator):
             return ()
         done, edits = self.variant.edits, operator.variant.edits
@@ -109,7 +109,7 @@ class NetworkState:
         return Step(STOP, (STOP,), NetworkState(self.variant, self.settings, is_complete=True), steps=0)
 
     def step(self, edit: Edit) -> Step:
-        """Return an edit as a step, named by types of blocks, which other networks share. Raises as the edit does."""
+        """Return an edit as a step; block types name it, so that networks share the name. Raises as the edit does."""
         number = edit.blocks[0] if isinstance(edit, Replacement) else edit.block
         kind = self.variant.network.blocks[number].kind
         change = f"{words(edit.old)} -> {words(edit.new)}" if isinstance(edit, Replacement) else str(edit).split()[0]
@@ -119,14 +119,14 @@ class NetworkState:
 
 @dataclass(frozen=True)
 class _Mutation:
-    """A mutation with a number."""
+    """A child of a state: the mutation of this number."""
 
     state: NetworkState
     number: int
     weight = 1.0
 
     def steps(self) -> Sequence[Step]:
-        """Return one step, or none where no mutation is found."""
+        """Return the step of the mutation; return nothing if no draw gives a mutation that fits."""
         network = self.state.variant.network
         if not any(block.mutable for block in network.blocks):
             return ()
@@ -136,9 +136,9 @@ class _Mutation:
 
 
 class Evolution(ParetoEvolution):
-    """αNAS: the seed first, then mutations of variants along the front (sections 5 and 7 of the specification).
+    """The search of αNAS: the seed first, then mutations of variants on the front (the specification, 5 and 7).
 
-    The paper trains the seed twice to measure the noise of training; here a search asks for each structure once.
+    The paper trains the seed twice to measure the noise of training; this search proposes each structure once.
 
     >>> import syno_lab as sl
     >>> network = sl.alpha.Network.from_json(open("network.json").read())  # doctest: +SKIP
@@ -149,7 +149,7 @@ class Evolution(ParetoEvolution):
     Args:
         seed: the first network, or a state of a space with its settings.
         rng: the only random generator, or a seed for it.
-        objectives: the costs to minimise: ``flops`` and ``params`` are computed, others are passed to :meth:`tell`.
+        objectives: the costs to minimise; ``flops`` and ``params`` are computed, :meth:`tell` takes all others.
         selection: see :class:`.ParetoEvolution`.
         mutations, breadth, most_edits, accepts: see :class:`Settings`.
 
@@ -184,7 +184,7 @@ class Evolution(ParetoEvolution):
         return (stop,) if self.facts.is_open(stop.state) else self._varied((stop,))
 
     def _varied(self, parent: tuple[Step, ...]) -> tuple[Step, ...] | None:
-        """Return a path with one more edit before the stop, or None."""
+        """Return the steps of ``parent`` with one more edit before the stop, or None if no new edit is found."""
         before = parent[:-1]
         at = before[-1].state if before else self.root
         mutations = at.children()[1:]
@@ -197,8 +197,8 @@ class Evolution(ParetoEvolution):
         return (*before, step, stop) if self.facts.is_open(stop.state) else None
 
 
-#: Options of the space: the way to make a new subgraph, the relaxation of properties, the choice of parents. The first
-#: value of each is the default.
+#: The values of each option: how new subgraphs are made, how properties are relaxed, how parents are selected. The
+#: first value of an option is the default.
 OPTIONS: Mapping[str, Sequence[str]] = {
     "mutations": METHODS_AND_RIVALS,
     "relax": tuple(RELAXATIONS),
@@ -207,7 +207,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
 
 
 def meets(block: Block, wants: str) -> bool:
-    """Return whether a block mixes its axes (B, H, W, C) as wished; a block that no edit changes always counts."""
+    """Return whether a block mixes its axes (B, H, W, C) as ``wants`` says; an immutable block always does."""
     if not wants or not block.mutable or len(block.graph.inputs) != 1 or len(block.graph.outputs) != 1:
         return True
     wished = Properties.of_wishes(wants, block.graph.inputs[0])
@@ -215,7 +215,7 @@ def meets(block: Block, wants: str) -> bool:
 
 
 class NetworkSpace(OperatorSpace):
-    """Variants of the request's network. Each of its blocks must meet a wish.
+    """The variants of the request's network whose mutable blocks meet the request's wishes.
 
     Raises SpecError in one line for a request without a network, a network that cannot be traced or has no mutable
     block, and settings of operators in layers.
@@ -242,7 +242,7 @@ class NetworkSpace(OperatorSpace):
         self._settings = Settings(Mutations(relax=chosen["relax"], method=chosen["mutations"]), most_edits=edits)
         self._selection, self._request, self._spare = chosen["selection"], request, request.spare_flops
         for number, block in enumerate(self.seed.blocks):
-            if not meets(block, self.wants):  # edits may be unable to meet the wish
+            if not meets(block, self.wants):  # otherwise, perhaps no edit could meet the wish
                 (mixing,) = block.graph.properties().mixing[0]
                 marks = " ".join("".join(row) for row in mixing.marks)
                 actual = f"{quoted(self.wants)}; block {number} has {marks}"
@@ -254,11 +254,11 @@ class NetworkSpace(OperatorSpace):
 
     @property
     def wants(self) -> str:
-        """The mixing that each block must have, as text, or empty; mutations keep properties only after relaxation."""
+        """The wishes that each mutable block must meet, as text; empty for none. Mutations alone do not ensure them."""
         return self._request.wants or ""
 
     def root(self, accepts: Callable[[Any], bool]) -> State:
-        """Return the seed as a state, which more edits may follow."""
+        """Return the state of the seed without edits, incomplete."""
 
         def accepted(operator: NetworkOperator) -> bool:
             self._request.drawn(operator.variant.key)
@@ -270,7 +270,7 @@ class NetworkSpace(OperatorSpace):
         return NetworkState(Variant(self.seed), replace(self._settings, accepts=accepted))
 
     def known(self, root: State) -> Mapping[str, NetworkOperator]:
-        """Return no operators: the seed is the baseline."""
+        """Return no operators, because the only known network, the seed, is the baseline."""
         return {}
 
     def name_of(self, operator: NetworkOperator) -> str:
@@ -278,7 +278,7 @@ class NetworkSpace(OperatorSpace):
         return operator.variant.key
 
     def lower(self, spare_flops: int) -> None:
-        """Lower the most FLOPs of accepted networks from now on."""
+        """Lower the limit of the FLOPs of accepted networks, from now on."""
         self._spare = spare_flops
 
     def front_search(self, root: State, rng: random.Random, objectives: Sequence[str]) -> Search:

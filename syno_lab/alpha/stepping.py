@@ -1,6 +1,6 @@
 """The step-by-step synthesis of αNAS's chains, for the sessions of all systems (:mod:`syno_lab.sessions`).
 
-A step appends an operation, or changes the wanted properties (:mod:`.changes`); undo works for each kind.
+A step appends an operation or changes the wanted properties (:mod:`.changes`). Steps of both kinds can be undone.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Change(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """See :class:`.text.PlaceRecord`: an operation or a change after ``parent``, or an aim at the start of a tree."""
+    """A :class:`.text.PlaceRecord`: an operation or a change after ``parent``, or the aim at a beginning."""
 
     parent: int | None = None
     operation: NodeRecord | None = None
@@ -66,7 +66,7 @@ class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 def record(entry: Place[Draft, Operation | Change]) -> PlaceRecord:
-    """Return the record of a place without its parent, note and comment."""
+    """Return the record of a place; the caller sets the fields for parent, note and comment."""
     saved = PlaceRecord(operator=None if entry.operator is None else entry.operator.to_json())
     step, state = entry.step, entry.state
     if step is None:
@@ -115,7 +115,7 @@ def _draft(aim: _Aim, where: str) -> Draft:
 
 
 def _operator(record: PlaceRecord, state: Draft, where: str) -> NetworkOperator | None:
-    """Return the record's operator, after a check that it is the chain of the state."""
+    """Return the record's operator. Raises FormatError unless the operator is the chain of the state."""
     if record.operator is None:
         return None
     operator = read_operator(record.operator)
@@ -125,16 +125,16 @@ def _operator(record: PlaceRecord, state: Draft, where: str) -> NetworkOperator 
     return operator
 
 
-#: The most draws of the paper's rule, which fails in one of six cases (section 5).
+#: The most draws of a chain by the paper's rule; a draw fails in one of six cases (section 5).
 ATTEMPTS = 30
 Taken = Operation | Change
 PlaceOf = Place[Draft, Taken]
 
 
 class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Taken]):
-    """A session that begins with a draft, or with a graph, a variant or an operator that is a chain.
+    """The construction of chains; a session begins with a draft, or a graph, variant or operator that is a chain.
 
-    From a chain, the session begins after its last operation, and the chain's own properties are wanted.
+    A session from a chain begins after the chain's last operation, and the wanted properties are those of the chain.
     """
 
     labels = Labels(
@@ -168,7 +168,7 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
         return isinstance(start, Draft | Graph | Variant)
 
     def begin(self, start: Draft | Graph | Variant | NetworkOperator) -> Beginning[Draft, Taken]:
-        """Return the chain's input, and its operations as steps. Raises SpecError for a graph with branches."""
+        """Return the empty draft, and the chain's operations as steps. Raises SpecError for a graph with branches."""
         if isinstance(start, Draft):
             return Beginning(Draft(start.properties, start.input_shape, others=start.others), start.chain)
         operator = _operator_of(start)
@@ -177,7 +177,7 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
         return Beginning(Draft(Properties.of(graph), graph.inputs[0]), steps, operator)
 
     def step(self, state: Draft, given: Any) -> Taken:
-        """Return an operation, also of a candidate, or a change. Raises SpecError for another value."""
+        """Return an operation, a candidate's operation, or a change. Raises SpecError for another value."""
         step = given.operation if isinstance(given, Candidate) else given
         if not isinstance(step, Operation | Change):
             raise SpecError(f"expected an operation, a candidate or a change, found {quoted(given)}")
@@ -188,19 +188,19 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
         return step.apply(state) if isinstance(step, Change) else state.apply(step)
 
     def operator(self, state: Draft) -> NetworkOperator:
-        """Return the chain as a network. Raises SynoError where it does not satisfy the wanted properties."""
+        """Return the chain as a network. Raises SynoError if the chain does not satisfy the wanted properties."""
         if not state.is_complete:
             raise SynoError(f"no operator yet: {listing.status(state)}")
         return NetworkOperator.of_graph(state.graph())
 
     def distance(self, state: Draft, effort: Effort | None = None) -> float | None:
-        """Return the sum of the distances of the properties; None where it is infinite."""
+        """Return the sum of the distances from the wanted properties; None if the sum is infinite."""
         return None if isinf(state.distance) else float(plain(state.distance))
 
     def candidates(
         self, state: Draft, rules: Sequence[OwnRule], should_stop: Stop | None = None
     ) -> Sequence[Candidate]:
-        """Return all operations with their verdicts (:meth:`.Draft.candidates`), represented operations included."""
+        """Return all operations with verdicts (:meth:`.Draft.candidates`), also those that another represents."""
 
         def judged(option: Candidate) -> Candidate:
             rule = refusing(rules, state, option.operation) if option.verdict not in listing.LEFT_OUT else None
@@ -211,7 +211,7 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
     def way(
         self, state: Draft, rules: Sequence[OwnRule], patience: Patience, rng: random.Random | None = None
     ) -> tuple[Taken, ...]:
-        """See :func:`.greedy`; with ``rng`` try the rule of section 5 (:func:`.progressive`) up to `ATTEMPTS` times."""
+        """See :func:`.greedy`; with ``rng``, see :func:`.progressive` (section 5), at most `ATTEMPTS` draws."""
         effort = Effort(should_stop=patience.should_stop)
         refuses = lambda at, step: refusing(rules, at, step) is not None  # noqa: E731
         chance = rng or random.Random(0)  # noqa: S311 - equal states get equal suggestions
@@ -247,7 +247,7 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
     # -- pictures and texts ------------------------------------------------------------------------------------------
 
     def picture(self, place: PlaceOf) -> Picture:
-        """Draw the chain with its last operation highlighted, and the properties' distances after each operation."""
+        """Draw the chain, the last operation highlighted, with the distance of each property after each operation."""
         draft = place.state
         graph, last = draft.graph(), len(draft.chain) - 1
         part, notes = self.begin(draft).state, {}
@@ -260,15 +260,15 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
         return Picture(svg, drawing.describe(graph), {name: Node(*shown, name in ends) for name, shown in parts})
 
     def describe(self, state: Draft, step: Taken) -> str:
-        """Return the operation, or the wanted value after a change, in words."""
+        """Describe a step in words: the operation, or the wanted value after a change."""
         return step.words(state) if isinstance(step, Change) else str(step)
 
     def status(self, place: PlaceOf, name: str | None, effort: Effort | None) -> str:
-        """See :func:`.menu.status`, which is always fast."""
+        """See :func:`.menu.status`; ``effort`` is not needed, because the facts are fast to compute."""
         return listing.status(place.state)
 
     def course(self, places: Sequence[PlaceOf], here: int, first: int) -> str:
-        """Draw a line for each property's distance along the places."""
+        """Draw the distance of each property at the places, as one line for each property."""
         lines = {
             name: [None if isinf(far := place.state.distances[name]) else far for place in places]
             for name in listing.NAMES
@@ -294,7 +294,7 @@ def _operator_of(start: Graph | Variant | NetworkOperator) -> NetworkOperator:
 
 
 def _steps(state: Draft, answer: Answer) -> tuple[Operation, ...]:
-    """Return the operations that an answer appends. Raises SynoError for none, and for a complete draft."""
+    """Return the operations that an answer appends. Raises SynoError for a failure and for a complete draft."""
     if answer.draft is None:
         raise SynoError(f"no operations lead to what is wanted from here: {answer.reason}; undo some steps")
     if state.is_complete:
@@ -303,11 +303,11 @@ def _steps(state: Draft, answer: Answer) -> tuple[Operation, ...]:
 
 
 def traces(values: Sequence[Any]) -> list[list[TracedStep]]:
-    """Return the operations of each network or draft, in order.
+    """Return the operations of each network or draft in order, with keys that show equal operations.
 
-    An edit in the middle changes all results behind it, but not the operations there. So networks are compared as
-    sequences: operations that the first network and another have in the same order, with equal result shapes, get equal
-    keys.
+    An edit changes the results of later operations, but not these operations. So networks are compared as sequences:
+    matching operations of the first network and another network, in the same order and with equal result shapes, get
+    equal keys.
     """
     graphs: list[Graph] = [value.graph() if isinstance(value, Draft) else value.graph for value in values]
     texts = [[_text(graph, number) for number in range(len(graph.nodes))] for graph in graphs]

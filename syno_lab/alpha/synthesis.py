@@ -3,8 +3,8 @@
 A *draft* is a chain with the values of its properties. Progressive synthesis appends operations that bring the draft
 nearer to the wanted properties, and never removes an operation; its rivals are in :mod:`syno_lab.alpha.mutating`.
 
-Operations with equal effect on a tensor of this shape are one *choice*: only the first, the representative, is
-evaluated (section 4.5). A second pass may replace the representative by any operation of its choice.
+Operations with equal properties on a tensor of a shape form a *choice*. Synthesis evaluates only the first operation of
+a choice, the *representative* (section 4.5). A second pass may replace it by any operation of the choice.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from syno_lab.errors import SearchError, SpecError
 from syno_lab.inputs import LARGEST_SIZE, quoted
 
 Verdict = Literal["progress", "no progress", "infeasible", "represented", "refused"]
-#: The most operations that the paper's rule adds to the original's number before it gives up (section 5).
+#: The most operations beyond the original's number before the paper's rule gives up (section 5).
 SLACK = 2
-#: The operations that have a number of output channels.
+#: The operations with an attribute for the number of output channels.
 _SIZED = ("dense", "conv")
-#: The probability of choosing an operator of another system where an equivalent operator exists.
+#: The probability that the second pass chooses an equivalent operator of another system, if one exists.
 LENT = 0.5
 #: The most drafts that an enumeration evaluates before it gives up.
 MOST_EVALUATIONS = 20_000
-#: Operations of one type whose properties on a tensor of one shape are equal. The first is the representative, which is
-#: evaluated.
+#: Operations of one name whose properties on a tensor of one shape are equal. The first is the representative, which
+#: synthesis evaluates.
 Choice = tuple[Operation, ...]
 
 
 @lru_cache(1 << 12)
 def offered(shape: Shape, features: Shape = (), others: tuple[Shape, ...] = ()) -> tuple[Choice, ...]:
-    """List the operations that may follow a tensor of this shape; spatial axes may only shrink by whole factors.
+    """List the operations that may take a tensor of this shape; spatial axes may only shrink by whole factors.
 
-    Operations of one name with equal properties are one choice (section 4.5). An operation is evaluated once for all
-    its features, because its pairing does not depend on them.
+    Operations of one name with equal properties are one choice (section 4.5). The pairing of an operation is computed
+    once, because it does not depend on the number of output channels.
 
     Args:
         shape: the shape of the tensor.
-        features: numbers of channels to offer beside the multiples of the tensor's own.
-        others: shapes of the same tensor in other instances; each operation applies to them too, and all operations of
-            a choice have the same result shapes.
+        features: numbers of output channels to offer, besides multiples of the tensor's channels.
+        others: shapes of the same tensor in other instances of a block. Each operation fits these shapes too, and all
+            operations of a choice have the same result shapes.
     """
     if others:
         return _suiting(shape, features, others)
@@ -78,7 +78,7 @@ def offered(shape: Shape, features: Shape = (), others: tuple[Shape, ...] = ()) 
 
 
 def _suiting(shape: Shape, features: Shape, others: tuple[Shape, ...]) -> tuple[Choice, ...]:
-    """List the operations for tensors of several shapes; a choice is split where the other shapes differ."""
+    """List the operations that fit several shapes; a choice is split where the result shapes of ``others`` differ."""
     results: list[Choice] = []
     for choice in offered(shape, features):
         alike: dict[tuple[Shape, ...], list[Operation]] = {}
@@ -95,7 +95,7 @@ def _suiting(shape: Shape, features: Shape, others: tuple[Shape, ...]) -> tuple[
 
 @cache
 def _of_same_features() -> tuple[Operation, ...]:
-    """Return all operations that may be chosen; those with output channels only with an unchanged number."""
+    """Return the operations that synthesis may choose; dense layers and convolutions only with unchanged channels."""
     return tuple([op for op in choices() if op.name not in _SIZED or op["features"] == Rel()])
 
 
@@ -111,10 +111,10 @@ class Candidate:
     Attributes:
         operation: the operation to append.
         distances: the distances from the wanted properties after the operation, by the property's name.
-        verdict: ``progress``, ``no progress``, ``infeasible`` (no steps from there lead to the wanted properties) or
-            ``represented`` (its effect equals that of another candidate). In a session with the user's own rules also
+        verdict: ``progress``, ``no progress``, ``infeasible`` (no operations after it lead to the wanted properties) or
+            ``represented`` (another candidate has equal properties). In a session with the user's own rules also
             ``refused``.
-        reason: the reason in one line.
+        reason: the reason for the verdict, in one line.
         draft: the draft after the operation.
         rule: the name of the user's rule that refuses the operation.
     """
@@ -128,7 +128,7 @@ class Candidate:
 
     @property
     def distance(self) -> float:
-        """The sum of the distances."""
+        """The sum of the distances from all wanted properties, after the operation."""
         return sum(self.distances.values())
 
 
@@ -140,11 +140,11 @@ class Draft:
         properties: the wanted properties, of one input and one output.
         input_shape: the shape of the chain's input.
         chain: the operations so far.
-        others: the input shapes of other instances, each with its wanted output shape, None for any. One chain must fit
-            all instances; each has its own wanted shape, and depth and mixing are wanted of the first only.
-        effort: the limits of a search for a chain.
+        others: for each other instance of the block, the input shape and the wanted output shape (None for any). One
+            chain must fit all instances. Depth and mixing are wanted only for ``input_shape``.
+        effort: the limits of time and memory of a search for a chain.
 
-    Raises SpecError for an operation that does not apply to its input, and for wanted properties of several inputs or
+    Raises SpecError for an operation that does not fit its input, and for wanted properties of several inputs or
     outputs.
     """
 
@@ -173,7 +173,7 @@ class Draft:
         object.__setattr__(self, "other_shapes", tuple(others))
 
     def apply(self, operation: Operation) -> Draft:
-        """Return the draft with one more operation. Raises SpecError where an instance does not admit the operation."""
+        """Return the draft with one more operation. Raises SpecError if the operation does not fit an instance."""
         shape = operation.shape(self.shape)
         others = tuple([operation.shape(other) for other in self.other_shapes])
         rows = zip(self.properties.rows, self._states, strict=True)
@@ -183,12 +183,12 @@ class Draft:
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """The values of the properties, by their names."""
+        """The values of the chain's properties, by the names of the properties."""
         return {row.name: row.value(state) for row, state in zip(self.properties.rows, self._states, strict=True)}
 
     @cached_property
     def distances(self) -> dict[str, float]:
-        """The distance of each property from the wanted value, by name; for the shape the largest of all instances."""
+        """The distance of each property from the wanted value, by name; for the shape, the largest of all instances."""
         wanted = self.properties
         distances = {row.name: wanted.apart(row, ((self.values[row.name],),)) for row in wanted.rows}
         for shape, (_, goal) in zip(self.other_shapes, self.others, strict=True):
@@ -198,14 +198,14 @@ class Draft:
 
     @cached_property
     def distance(self) -> float:
-        """The sum of the distances."""
+        """The sum of the distances from all wanted properties."""
         return sum(self.distances.values())
 
     @cached_property
     def nearness(self) -> tuple[float, ...]:
-        """The key that a greedy method minimises: the distance, then the paper's distance.
+        """The value that a greedy method minimises: the distance, then the paper's distance.
 
-        With ``normalised`` the distance, a share, does not change until all steps to a wanted size are done.
+        The paper's distance is needed because a normalised distance changes only after the last step to a wanted size.
         """
         if not self.properties.normalised:
             return (self.distance,)
@@ -219,22 +219,22 @@ class Draft:
 
     @cached_property
     def features(self) -> tuple[int, ...]:
-        """The wanted number of channels, offered beside the multiples of the tensor's own."""
+        """The wanted numbers of channels, which are offered besides multiples of the tensor's channels."""
         return tuple([shape[-1] for row in self.properties.shape for shape in row if shape is not None])
 
     @property
     def offers(self) -> tuple[Choice, ...]:
-        """The operations that can follow, see :func:`offered`. Raises EffortError beyond the limits of ``effort``."""
+        """The operations that the chain may get next (:func:`offered`). Raises EffortError beyond ``effort``."""
         if self.effort is not None:
             self.effort.look(f"looking at what follows {len(self.chain)} operations")
         return offered(self.shape, self.features, self.other_shapes)
 
     def drafts(self) -> Iterator[Draft]:
-        """Yield the drafts after each representative: the only drafts that a synthesis evaluates."""
+        """Yield the draft after each representative; a synthesis evaluates only these drafts."""
         return (self.apply(choice[0]) for choice in self.offers)
 
     def candidates(self, represented: bool = False) -> list[Candidate]:
-        """List the operations to append, nearest first; with ``represented`` those equal to a representative too."""
+        """List the operations to append, nearest first; with ``represented``, all operations of each choice."""
         items = []
         for choice in self.offers:
             draft = self.apply(choice[0])
@@ -264,10 +264,10 @@ class Draft:
             """See :func:`syno_lab.alpha.menu.explain_distance`."""
 
     def exchanged(self, rng: random.Random, operators: Sequence[Operation] = ()) -> Draft:
-        """Replace each operation by a random operation of its choice (second pass of section 4.5); the properties stay.
+        """Replace each operation by a random operation with equal properties (the second pass of section 4.5).
 
-        Half of the time an equivalent operator of ``operators`` (:func:`.operator_node.operation_of`) replaces the
-        operation.
+        With probability `LENT`, an equivalent operator of ``operators`` (:func:`.operator_node.operation_of`) replaces
+        the operation.
         """
         draft = Draft(self.properties, self.input_shape, others=self.others)
         for operation in self.chain:
@@ -290,7 +290,7 @@ class Answer:
     Attributes:
         draft: a draft that satisfies the properties; None for a failure.
         evaluations: the number of evaluated drafts.
-        reason: the reason of a failure; empty otherwise.
+        reason: the reason for a failure; empty for a success.
     """
 
     draft: Draft | None
@@ -298,16 +298,16 @@ class Answer:
     reason: str = ""
 
 
-#: Whether the user's own rules refuse an operation on a draft.
+#: A function that returns whether the user's own rules refuse an operation on a draft.
 Refuses = Callable[["Draft", Operation], bool]
 
 
 def _walked(
     start: Draft, rng: random.Random, refuses: Refuses | None, evaluations: int = 0, length: int | None = None
 ) -> Answer:
-    """Append operations until all properties are satisfied: the nearest, but random ones before ``length``.
+    """Append operations until all properties are satisfied: random operations up to ``length``, then the nearest.
 
-    Without a length each operation must reduce the distance.
+    Without a length, all operations are the nearest, and each must reduce the distance.
     """
     draft = start
     while not draft.is_complete:
@@ -332,15 +332,15 @@ def _walked(
 
 
 def greedy(start: Draft, rng: random.Random, refuses: Refuses | None = None) -> Answer:
-    """Algorithm 1: append the nearest operation, at random among equals; at most as many as the paper's distance."""
+    """Append nearest operations, ties at random (Algorithm 1); their number is at most the paper's distance."""
     return _walked(start, rng, refuses)
 
 
 def progressive(start: Draft, rng: random.Random, length: int | None = None, refuses: Refuses | None = None) -> Answer:
-    """Apply the rule of section 5: random operations with weights 1/(1 + distance), greedy ones from ``length`` on.
+    """Append random operations with weights 1/(1 + distance) up to ``length``, then the nearest (section 5).
 
-    ``length`` is the original's length; None means the length of the properties, or else of the greedy answer. A chain
-    with more than `SLACK` extra operations fails.
+    ``length`` is the number of operations of the original; None: the properties' length, or else the greedy answer's. A
+    chain with more than `SLACK` extra operations is a failure.
     """
     length, evaluations = start.properties.length if length is None else length, 0
     if length is None:
@@ -352,7 +352,7 @@ def progressive(start: Draft, rng: random.Random, length: int | None = None, ref
 
 
 def enumerative(start: Draft, rng: random.Random, most: int = MOST_EVALUATIONS) -> Answer:
-    """Try all chains by increasing length, in random order for each length (section 6.2.2), at most ``most`` drafts."""
+    """Try all chains in order of length, at random within a length, at most ``most`` drafts (section 6.2.2)."""
     if start.is_complete:
         return Answer(start, 0)
     level, evaluations = [start], 0
@@ -374,10 +374,10 @@ def enumerative(start: Draft, rng: random.Random, most: int = MOST_EVALUATIONS) 
 
 
 def random_subgraph(start: Draft, rng: random.Random, more: float = 0.5, attempts: int = 100) -> Answer:
-    """Draw one operation, and each further one with the probability ``more``; only the shape counts as a property.
+    """Append a random operation, then with probability ``more`` another, and so on; only the shape must be satisfied.
 
-    The paper (A.2) ignores all properties, with 0.2, 0.5 and 0.75 for ``more``. Here a chain of another shape could not
-    replace the original, so up to ``attempts`` chains are drawn until one has the shape.
+    The paper (A.2) ignores all properties, with 0.2, 0.5 and 0.75 for ``more``. Here a chain with another result shape
+    could not replace the original, so at most ``attempts`` chains are drawn until a chain has the wanted shape.
     """
     evaluations = 0
     for _ in range(attempts):
@@ -395,7 +395,7 @@ def random_subgraph(start: Draft, rng: random.Random, more: float = 0.5, attempt
 
 
 def hopeless_words(draft: Draft) -> str:
-    """Return why no operations lead to the wanted properties: the properties, and the entries of mixing."""
+    """Say which wanted properties, and which entries of mixing, no further operations can satisfy."""
     names = [name for name, distance in draft.distances.items() if isinf(distance)]
     wanted = draft.properties.mixing[0][0] if MIXING.name in names else None
     value = draft.values[MIXING.name]
@@ -409,7 +409,7 @@ def hopeless_words(draft: Draft) -> str:
     return f"nothing leads to the {' and the '.join(names)}"
 
 
-#: A row for each method; only one method uses the length of the original.
+#: The methods of synthesis by name; only ``progressive`` uses the length of the original.
 METHODS: dict[str, Callable[[Draft, random.Random, int | None], Answer]] = {
     "progressive": progressive,
     "greedy": lambda start, rng, length: greedy(start, rng),
@@ -429,16 +429,16 @@ def synthesise(
     others: Sequence[tuple[Shape, Shape | None]] = (),
     operators: Sequence[Operation] = (),
 ) -> Graph | None:
-    """Return a chain that satisfies the properties, or None for a failure (``Draft.explain_distance`` has the reason).
+    """Return a chain that satisfies the properties, or None (:meth:`Draft.explain_distance` helps to find out why).
 
     Args:
         properties: the wanted properties, of one input and one output.
         input_shape: (batch, spatial…, channels).
         method: one of `METHODS`.
         seed: a seed or a random generator; equal seeds give equal chains.
-        length: the length of the original, for the method ``progressive``, see there.
-        second_pass: whether a random operation with equal properties replaces each operation.
-        others: other instances that the chain must fit, see :class:`Draft`.
+        length: the number of operations of the original, for the method ``progressive``; see :func:`progressive`.
+        second_pass: whether a random operation with equal properties replaces each operation of the chain.
+        others: other instances of the block that the chain must fit; see :class:`Draft`.
         operators: operators of other systems, for the second pass (:meth:`Draft.exchanged`).
 
     Raises SpecError for properties of several inputs or outputs; SearchError for an unknown method.

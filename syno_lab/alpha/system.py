@@ -36,22 +36,22 @@ class Alpha(System):
     traces = staticmethod(traces)
 
     def summary(self, text: str | bytes) -> str:
-        """Return the number of edits, or the word for a network without edits."""
+        """Return the number of edits as text; for a network without edits, `the seed`."""
         edits = len(from_json(text).variant.edits)
         return count_of(edits, "edit") if edits else "the seed"
 
     def network_costs(self, operator: NetworkOperator) -> tuple[int, int]:
-        """Return FLOPs and parameters of the edited network."""
+        """Return the FLOPs and the number of parameters of the edited network."""
         return operator.variant.flops(), operator.variant.params()
 
     def placement(self, operator: NetworkOperator, sites: Sequence[Site], strides: Strides) -> Placement:
-        """Return a placement that replaces the whole traced network, whatever sites are named."""
+        """Return a placement that replaces the whole traced network, regardless of ``sites``."""
         from syno_lab.alpha.module import Edited
 
         return Edited(operator.variant)
 
     def traits(self, operator: NetworkOperator, binding: Binding) -> Mapping[str, int]:
-        """Return the count of each operation, the number of blocks, and the logarithms of the costs to base 2."""
+        """Return the count of each operation, the number of blocks, and the base-2 logarithms of both costs."""
         graph = operator.at(binding)
         traits = dict(Counter(node.operation.name for node in graph.nodes))
         traits["blocks"] = len(operator.variant.network.blocks)
@@ -68,7 +68,7 @@ class Alpha(System):
         return None
 
     def small_binding(self, operator: NetworkOperator) -> dict[str, int]:
-        """Return a batch of two."""
+        """Return the binding of a batch of two."""
         return {"N": 2}
 
 

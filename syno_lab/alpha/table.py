@@ -1,4 +1,4 @@
-"""The table of operations, a row each (αNAS, section 3.2, Table 3), and the rules for shapes, costs and pairings.
+"""The table of operations (αNAS, section 3.2, Table 3), and the rules for shapes, costs and pairings.
 
 :mod:`syno_lab.alpha.operations` defines windows, padding and costs.
 """
@@ -16,8 +16,8 @@ from syno_lab.errors import SpecError
 from syno_lab.inputs import LARGEST_SIZE, quoted
 
 SAME = "same"
-#: An operation without a row of its own: traced networks contain it, and a chosen region never does. Its pairing is
-#: unknown, so the table has the least pairing.
+#: The row for all operations that αNAS does not know. Traced networks contain opaque nodes; a chosen region never does.
+#: The pairing is unknown, so the table has the least pairing.
 OPAQUE = "opaque"
 
 
@@ -29,7 +29,7 @@ def _same(at: Applied) -> Shape:
 
 
 def _with_channels(at: Applied) -> Shape:
-    """Return the shape, with a check for a batch axis and channels."""
+    """Return the shape of the first input. Raises SpecError without a batch axis and channels."""
     if len(at.shape) < 2:
         raise SpecError("expected at least 2 axes: batch and channels")
     return at.shape
@@ -57,7 +57,7 @@ def _pool_shape(at: Applied) -> Shape:
 
 
 def _window(at: Applied) -> tuple[int, int, int]:
-    """Return the width of a window, the step between windows, and the distance of a window's positions."""
+    """Return the width of a window, the step between two windows, and the step between positions of a window."""
     return at.values.get("kernel", at.values.get("window")), at["stride"], at.values.get("dilation", 1)
 
 
@@ -80,7 +80,7 @@ def _windows(at: Applied) -> list[pair.Windows]:
 
 
 def pads(at: Applied, sizes: Sequence[int]) -> list[int]:
-    """Return the padding before and after axes, last axis first, as ``F.pad`` takes it; an odd position is after."""
+    """Return the padding as for ``F.pad``: before and after each axis, last axis first; an odd position goes after."""
     width, step, apart = _window(at)
     padding, padding_pairs = at["padding"], []
     for length in reversed(sizes):
@@ -124,7 +124,7 @@ def _transposed(at: Applied) -> Shape:
 
 
 def _averaged(at: Applied) -> tuple[int, ...]:
-    """Return the axes of a mean, from 0 up."""
+    """Return the axes over which a mean is taken, as numbers from 0 up."""
     rank, axes = len(at.shape), at["axes"]
     chosen = tuple([axis + rank if axis < 0 else axis for axis in axes])
     if not chosen or not all(0 <= axis < rank for axis in chosen) or len(set(chosen)) < len(chosen):
@@ -147,7 +147,7 @@ def _attention_shape(at: Applied) -> Shape:
 
 
 def _terms(equation: Value) -> tuple[list[str], str] | None:
-    """Return the letters of the inputs and the result of an einsum, unique in each tensor; None for other text."""
+    """Return the letters of an einsum's two inputs and its result; None unless letters are unique in each tensor."""
     if not isinstance(equation, str) or len(equation) > 4 * MOST_AXES:
         return None
     left, arrow, result = equation.partition("->")
@@ -160,7 +160,7 @@ def _terms(equation: Value) -> tuple[list[str], str] | None:
 
 
 def _product(at: Applied) -> tuple[list[str], str, dict[str, int]]:
-    """Return the letters of the inputs and the result, and their sizes; `dot` multiplies along the last two axes."""
+    """Return the letters of an einsum's inputs and result, and each letter's size; `dot` is a matrix product."""
     equation = at.values.get("equation")
     if equation is None:
         rank = len(at.shape)
@@ -186,7 +186,7 @@ def _product_shape(at: Applied) -> Shape:
 
 
 def _product_flops(at: Applied) -> int:
-    """Count a product only with a sum over a letter of both inputs; letters of one input alone are summed before."""
+    """Return 0 unless a letter of both inputs is summed; a letter of one input alone is summed before the product."""
     (left, right), result, sizes = _product(at)
     both = set(left) & set(right)
     return 2 * prod(sizes[letter] for letter in both | set(result)) if both - set(result) else 0
@@ -223,7 +223,7 @@ def _attention_weights(at: Applied) -> tuple[Shape, ...]:
 
 
 def _attention_flops(at: Applied) -> int:
-    """Count four dense layers, and the products of queries with keys and of weights with values."""
+    """Return the FLOPs of four dense layers, and of the products of queries with keys and of weights with values."""
     batch, positions, channels = at.shape
     return 8 * batch * positions * channels**2 + 4 * batch * positions**2 * channels
 
@@ -247,7 +247,7 @@ def _pool_pairing(at: Applied, number: int) -> Pairing:
 
 
 def _group_pairing(at: Applied, number: int) -> Pairing:
-    """Pair the elements of a group; a group of one element is constant, whatever the element."""
+    """Pair the elements of a group; the result for a group of one element is constant."""
     shape, group = at.shape, at.channels // at["groups"]
     if group * prod(shape[1:-1]) == 1:
         return pair.nothing(shape, shape)
@@ -280,8 +280,8 @@ def _transpose_pairing(at: Applied, number: int) -> Pairing:
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
-#: Values of synthesis (the specification, 2.1): factors of the input's channels, and other attributes. The source has
-#: only the number of dilations; the groups of a group norm are those that can divide the channels.
+#: The values from which synthesis chooses (the specification, 2.1); `FEATURES` are relative to the input's channels.
+#: The source gives only the number of dilations; the groups of a group norm are numbers that can divide the channels.
 FEATURES = (Rel(1, 4), Rel(1, 2), Rel(1), Rel(2), Rel(4))
 KERNELS, STRIDES, DILATIONS, WINDOWS = (1, 3, 5), (1, 2, 3), (1, 2, 3), (2, 3, 4, 8, 0)
 GROUPS = (1, 2, 4, 16, 64)

@@ -1,7 +1,7 @@
 """The rules that turn calls of PyTorch into operations with attributes.
 
-A rule takes a call and adds its nodes; None, or a SpecError, means that no row is exactly equivalent. Then the call
-becomes an opaque node. The shape of a rule's result is compared with the shape in the network.
+A rule takes a call and adds nodes for the call. If no row of the table is exactly equivalent, the rule returns None or
+raises SpecError; the call becomes an opaque node. The result's shape is compared with the shape in the network.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from syno_lab.errors import SpecError
 from syno_lab.models.efficientnet import StochasticDepth
 from syno_lab.models.gpt import Attention
 
-#: Other names of a function: with swapped arguments, in place, or an alias.
+#: The name of a function by its other names: for swapped arguments, for a change in place, or an alias.
 _SAME = {
     name: same
     for same, names in {
@@ -48,10 +48,10 @@ class _Context:
     source: str
     x: Placed
     rest: tuple[Any, ...]
-    named: Mapping[str, Any]  # keyword arguments, or a module's attributes
+    named: Mapping[str, Any]  # keyword arguments of a function, or attributes of a called module
 
     def argument(self, place: int, name: str, default: Any = None) -> Any:
-        """Return an argument after the first tensor, by position or name."""
+        """Return an argument by its position after the first tensor, or by its name."""
         return self.rest[place] if place < len(self.rest) else self.named.get(name, default)
 
     def arguments(self, **defaults: Any) -> list[Any]:
@@ -71,27 +71,27 @@ class _Context:
         return self.tracer.put(made, *tensors, source=self.source)
 
     def each(self, name: str, **attributes: Value) -> Placed:
-        """Apply an operation that keeps the order of axes."""
+        """Add a node with an operation that keeps the order of axes."""
         return Placed(self.put(operation(name, **attributes), self.x.tensor), self.x.axes)
 
     def in_order(self, axes: tuple[int, ...], name: str, **attributes: Value) -> Placed:
-        """Apply an operation to the tensor with its axes in this order."""
+        """Add a node with an operation on the tensor, whose axes are first brought into this order."""
         op = operation(name, **attributes)
         return Placed(self.put(op, self.tracer.ordered(self.x, axes, self.source)), axes)
 
     def by_channels(self, name: str, **attributes: Value) -> Placed:
-        """Apply an operation to the channels in the second axis of the network's tensor."""
+        """Add a node with an operation on channels in the second axis of the network's tensor."""
         return self.in_order(second(self.rank), name, **attributes)
 
     def last(self, name: str, **attributes: Value) -> Placed:
-        """Apply an operation to the channels in the last axis of the network's tensor."""
+        """Add a node with an operation on channels in the last axis of the network's tensor."""
         return self.in_order(tuple(range(self.rank)), name, **attributes)
 
 
 def row_of(tracer: Tracer, call: Call, source: str) -> Placed | None:
-    """Return the result of a call as nodes; None where no rows are equivalent to the call.
+    """Add the nodes of a call and return their result; return None if no rows are equivalent to the call.
 
-    Raises SpecError where a row does not apply.
+    Raises SpecError if an operation does not fit its input.
     """
     args, named = call.arguments
     if not args:
@@ -99,7 +99,7 @@ def row_of(tracer: Tracer, call: Call, source: str) -> Placed | None:
     name: str | type[Any] = _SAME.get(call.name, call.name)
     if isinstance(call.target, str):
         module = tracer.modules[call.target]
-        # A subclass of the user's or a hook may compute something else.
+        # A user's subclass or a hook may compute something else, so only the class itself has a rule.
         if has_hooks(module) or len(args) > 1 or named:
             return None
         name, named = type(module), dict(vars(module))
@@ -118,7 +118,7 @@ _Sizes = int | Sequence[int] | None
 
 
 def _one(value: _Sizes) -> int | None:
-    """Return the number that is equal for all axes, or None."""
+    """Return the number that a value has along all axes; None if the axes differ."""
     if isinstance(value, int):
         return value
     return value[0] if isinstance(value, Sequence) and len(set(value)) == 1 and isinstance(value[0], int) else None
@@ -157,11 +157,11 @@ def _attention(ctx: _Context) -> Placed | None:
     return ctx.last("self_attention", heads=module.heads, causal=module.causal, bias=module.qkv.bias is not None)
 
 
-# -- functions, and modules with their arguments as attributes ----------------------------------------------------
+# -- functions, and modules with a function's arguments as attributes --------------------------------------------------
 
 
 def _pool(ctx: _Context, name: str, **others: Any) -> Placed | None:
-    """Make a pool; ``others`` are the arguments after the padding, in order, with their defaults."""
+    """Add a pool; ``others`` maps the arguments after the padding, in order, to their defaults."""
     window, stride, padding, *rest = ctx.arguments(kernel_size=None, stride=None, padding=0, **others)
     window, stride, padding = _one(window), _one(window if stride in (None, ()) else stride), _one(padding)
     options = dict(zip(others, rest, strict=True))
@@ -173,7 +173,7 @@ def _pool(ctx: _Context, name: str, **others: Any) -> Placed | None:
 
 
 def _whole(ctx: _Context, name: str) -> Placed | None:
-    """Make a pool over whole axes; other result sizes have windows of several sizes and no row."""
+    """Add a pool over whole axes; other result sizes need windows of several sizes and have no row."""
     size, where = ctx.arguments(output_size=None, return_indices=False)
     if _one(size) != 1 or where or ctx.rank < 3:
         return None
@@ -201,7 +201,7 @@ def _dropout(ctx: _Context) -> Placed | None:
 
 
 def _arithmetic(tracer: Tracer, call: Call, source: str, name: str) -> Placed | None:
-    """Make the sum or product of two tensors, or of a tensor and a number."""
+    """Add the sum or product of two tensors, or of a tensor and a number."""
     args, named = call.arguments
     if len(args) != 2 or any(value != 1 for value in named.values()):
         return None
@@ -236,13 +236,13 @@ def _arithmetic(tracer: Tracer, call: Call, source: str, name: str) -> Placed | 
 
 
 def _are_alike(tracer: Tracer, left: Placed, right: Placed) -> bool:
-    """Return whether two tensors have one dtype, or a tensor is a parameter."""
+    """Return whether two tensors have the same dtype or one of them is a parameter."""
     types = {tracer.seen.dtypes[value.number] for value in (left, right) if value.number is not None}
     return len(types) <= 1
 
 
 def _aligned(tracer: Tracer, left: Placed, right: Placed, source: str) -> tuple[Placed, Placed]:
-    """Return both tensors with axes in the order of the longer one; the shorter one gets leading axes of size 1."""
+    """Return both tensors, axes in the order of the tensor with more; the other tensor gets leading axes of size 1."""
     rank = max(len(left.axes), len(right.axes))
 
     def full(value: Placed) -> Placed:
@@ -256,7 +256,7 @@ def _aligned(tracer: Tracer, left: Placed, right: Placed, source: str) -> tuple[
         return Placed(tracer.put(op, tensor, source=source), tuple(range(rank)))
 
     order = left.axes if len(left.axes) == rank else right.axes
-    if order == tuple(range(rank)):  # operations add leading axes of size 1 themselves
+    if order == tuple(range(rank)):  # no reshape is needed: operations add leading axes of size 1
         tensors = [Placed(tracer.ordered(v, tuple(range(len(v.axes))), source), order) for v in (left, right)]
     else:
         tensors = [Placed(tracer.ordered(full(value), order, source), order) for value in (left, right)]
@@ -282,7 +282,7 @@ def _transpose(ctx: _Context) -> Placed | None:
 
 
 def _moved(ctx: _Context) -> list[int] | None:
-    """Return for each axis of the result its number before the call, or None."""
+    """Return, for each axis of the result, the number of the argument's axis; None if the call has no rule."""
     rank, name = ctx.rank, ctx.call.name
     axes = list(range(rank))
     if name == "permute":
@@ -307,7 +307,7 @@ def _moved(ctx: _Context) -> list[int] | None:
 
 
 def _reshape(ctx: _Context) -> Placed | None:
-    """Make a reshape; reshaped axes keep their position in the graph where they are consecutive there too."""
+    """Add a reshape; reshaped axes keep their position in the graph's order if they are consecutive in this order."""
     tracer, number = ctx.tracer, ctx.call.results[0]
     if ctx.x.number is None or tracer.seen.dtypes[ctx.x.number] != tracer.seen.dtypes[number]:
         return None
@@ -329,7 +329,7 @@ def _reshape(ctx: _Context) -> Placed | None:
 
 
 def _matmul(ctx: _Context) -> Placed | None:
-    """Make the product along the last two axes, without broadcasting."""
+    """Add the matrix product along the last two axes, without broadcasting."""
     other = ctx.tracer.operand(ctx.argument(0, "other", ctx.named.get("mat2")))
     if other is None or len(other.axes) != ctx.rank or ctx.rank < 2 or not _are_alike(ctx.tracer, ctx.x, other):
         return None
@@ -339,7 +339,7 @@ def _matmul(ctx: _Context) -> Placed | None:
 
 
 def _converted(ctx: _Context) -> Placed | None:
-    """Return the tensor itself where it has the dtype already."""
+    """Return the tensor itself if it already has the dtype of the result; otherwise None."""
     number, types = ctx.x.number, ctx.tracer.seen.dtypes
     if ctx.tracer.is_mixed or number is None or types[number] != types[ctx.call.results[0]]:
         return None
@@ -359,7 +359,7 @@ _POOLS: dict[tuple[str, str], _Rule] = {
     ("AdaptiveAvgPool", "adaptive_avg_pool"): partial(_whole, name="average_pool"),
     ("AdaptiveMaxPool", "adaptive_max_pool"): partial(_whole, name="max_pool"),
 }
-#: The rules of classes of modules, and of functions by name.
+#: The rules, by the class of a module or the name of a function.
 _ROWS: dict[type[Any] | str, _Rule] = {
     **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _conv),
     **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.LayerNorm, nn.GroupNorm), _norm),
@@ -376,7 +376,7 @@ _ROWS: dict[type[Any] | str, _Rule] = {
     **dict.fromkeys((nn.Flatten, nn.Unflatten, "reshape"), _reshape),
     **{getattr(nn, f"{kind}{rank}d"): row for (kind, _), row in _POOLS.items() for rank in (1, 2, 3)},
     **{f"{name}{rank}d": row for (_, name), row in _POOLS.items() for rank in (1, 2, 3)},
-    # Functions that return their input, as far as a graph shows.
+    # Functions that act as the identity in a graph.
     **dict.fromkeys(("contiguous", "clone", "alias"), lambda ctx: None if ctx.tracer.is_mixed else ctx.x),
     **dict.fromkeys(("to", "type", "type_as", "float", "double", "half", "bfloat16"), _converted),
     "neg": _each("scalar_multiply", constant=-1.0),

@@ -1,6 +1,6 @@
-"""Readable source of a graph that needs torch alone, and the module that it defines.
+"""The Python source of a graph, which needs only torch, and the module that this source defines.
 
-Tensors have channels last, as in the graph. A weight has the shape as in PyTorch's layers; see :mod:`.reference`.
+Tensors have channels last, as in the graph. Weights have the shapes of PyTorch's layers; see :mod:`.reference`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from syno_lab.alpha.operator import NetworkOperator
 
-#: Functions of the source by name; a source contains only the functions that it calls.
+#: Functions for sources, by name; a source contains only the functions that it calls.
 _FUNCTIONS = {
     "convolved": """
 def convolved(x, weight, bias, pads, stride, dilation, groups):
@@ -100,13 +100,13 @@ _WHOLE = {"max_pool": "amax", "average_pool": "mean"}
 def to_torch_source(graph: Graph) -> str:
     """Return Python source of a class ``SynoOperator(nn.Module)`` for a graph of one input and one output.
 
-    Its weights are ``weight_1``, ``weight_2``, … for all nodes in order. Raises SpecError for an opaque node.
+    The weights are ``weight_1``, ``weight_2``, …, in the order of the nodes. Raises SpecError for an opaque node.
     """
     return _Writer(graph).source()
 
 
 def module_of(operator: NetworkOperator, bound: dict[str, int], **options: bool) -> nn.Module:
-    """Return a module of an operator with new random weights; pickles and copies contain the operator's JSON."""
+    """Return a module of an operator with new random weights; a pickle or copy of it contains the operator's JSON."""
     return generated.module_of(module_of, to_torch_source(operator.at(bound)), operator, bound, **options)
 
 
@@ -150,7 +150,7 @@ class _Writer:
         return "\n".join([*lines, *steps, f"        return t{self.graph.outputs[0]}", ""])
 
     def _call(self, operation: Operation, names: Sequence[str], shapes: Sequence[Shape]) -> str:
-        """Return the expression of a node."""
+        """Return the Python expression of a node's result."""
         name, at = operation.name, operation.on(*shapes)
         if name == OPAQUE:
             raise SpecError(f"expected operations of the table, found {at['what']}, which has no source")
@@ -176,7 +176,7 @@ class _Writer:
         return _CALLS[name].format(**values, channels=channels, first=first, second=second, norm=self.norms)
 
     def _operator(self, x: str, at: Applied) -> str:
-        """Return the call of another system's operator, whose source is in a function of its own to separate names."""
+        """Return the call of another system's operator; a separate function holds its source, so names do not clash."""
         operator, bound = operator_node.placed(at)
         source = operator.to_torch_source(bound)
         if source not in self.sources:
@@ -187,14 +187,14 @@ class _Writer:
 
     @staticmethod
     def _size(x: str, size: int | Rel) -> str:
-        """Return a size of a reshape, relative to the input for a :class:`.Rel`."""
+        """Return a size of a reshape as source; a :class:`.Rel` becomes an expression of the input's shape."""
         if not isinstance(size, Rel):
             return str(size)
         through = f" // {size.div}" if size.div > 1 else ""
         return f"{x}.shape[{size.axis}]{f' * {size.mul}' if size.mul > 1 else ''}{through}"
 
     def _weights(self, operation: Operation, shapes: Sequence[Shape]) -> list[str]:
-        """Declare an operation's weights with the random values of PyTorch's layers; return their names."""
+        """Declare an operation's weights, drawn as in PyTorch's layers, and return the names of the weights."""
         names = []
         inputs = 1
         for index, shape in enumerate(operation.weights(*shapes)):

@@ -1,12 +1,12 @@
-"""Networks of PyTorch as graphs: the calls of a network become nodes, channels last.
+"""Networks of PyTorch as graphs: the calls of a network become nodes on tensors with channels last.
 
-A graph's tensor is a tensor of the network with another order of axes (:class:`Placed`). Images (N, C, H, W) are (N, H,
-W, C) in the graph. So permutations in the network need no node; a `transpose` is added where an operation needs another
-order than its input has.
+A tensor of the graph is a tensor of the network with the axes in another order (:class:`Placed`). Images (N, C, H, W)
+are (N, H, W, C) in the graph. So permutations in the network need no node. A `transpose` is added where an operation
+needs its input's axes in another order.
 
-A call with a row in OPERATIONS (:mod:`.torch_rows`) becomes a node of the row. Another call becomes one opaque node for
-each resulting tensor. Calls of a module become opaque too if several calls use its weights. An edit of one call would
-change the other calls, or their number.
+A call that a row of OPERATIONS computes (:mod:`.torch_rows`) becomes a node of this row. Another call becomes one
+opaque node for each resulting tensor. If several calls use the weights of a module, these calls become opaque too,
+because an edit of one call would change the other calls.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from syno_lab.alpha.recording import BATCHES, Call, Example, Record, Value, Weig
 from syno_lab.alpha.twins import kept_chance, unwrapped
 from syno_lab.errors import SpecError
 
-_LONGEST = 200  # Characters of an opaque node's description.
-#: Operations whose modules name axes of the network; the graph has other axes, so that it needs new modules.
+_LONGEST = 200  # The most characters of an opaque node's description.
+#: Operations whose modules have axes as attributes. The axes have other numbers in the graph, so it needs new modules.
 _OF_AXES = ("softmax", "reshape")
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A tensor of the network in the graph.
+    """A tensor of the graph that stands for a tensor of the network.
 
     Attributes:
-        tensor: the number of the graph's tensor.
-        axes: for each axis of the graph's tensor the axis of the network's tensor.
-        number: the number of the network's tensor; None for a parameter.
+        tensor: the number of the tensor in the graph.
+        axes: for each axis in the graph, the axis of the network's tensor.
+        number: the number of the tensor in the record of the network; None for a parameter.
     """
 
     tensor: int
@@ -50,13 +50,13 @@ class Placed:
 
 @dataclass(frozen=True, eq=False)
 class Opaque:
-    """The call of an opaque node, from which it can be repeated.
+    """The call of an opaque node, with all that is needed to repeat the call.
 
     Attributes:
-        call: the call, with :class:`.Value` for its input tensors, which are the last inputs of the node.
-        number: the number of the node's tensor among the results of the call.
-        taken: the order of axes of these inputs, as in :class:`Placed`.
-        axes: the order of axes of the node's tensor.
+        call: the call; a :class:`.Value` stands for each input tensor. These tensors are the last inputs of the node.
+        number: the index of the node's tensor among the results of the call.
+        taken: for each input tensor of the call, the order of axes, as in :class:`Placed`.
+        axes: the order of axes of the node's tensor, as in :class:`Placed`.
     """
 
     call: Call
@@ -67,12 +67,12 @@ class Opaque:
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """The origin of a node of a traced graph, from which it can be made again with its weights.
+    """The origin of a node of a traced graph; a module gets the node's weights from the origin.
 
     Attributes:
         operation: the node's operation, with all sizes as numbers.
         shapes: the shapes of the input tensors, for a batch of one.
-        what: the path of a module or the name of a weight; for an opaque node the call.
+        what: the path of the called module, or the name of the weight; for an opaque node, the call.
     """
 
     operation: Operation
@@ -82,13 +82,13 @@ class Made:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """The network that a graph was traced from. Edited graphs keep the origin.
+    """The network that a graph was traced from; the edited graphs have the same origin.
 
     Attributes:
-        net: the network in its present state; its weights are copied when a module is made.
+        net: the network itself; :meth:`.Graph.to_torch` copies the weights that the network has at that time.
         example: the inputs without values, for a batch of one.
         made: the origins of nodes, by :attr:`.Node.source`.
-        inputs, outputs: the order of axes, as in :class:`Placed`.
+        inputs, outputs: the order of axes of each input and output, as in :class:`Placed`.
         single: whether the network returns a tensor, not a tuple.
     """
 
@@ -114,22 +114,22 @@ class Origin:
 def trace(net: nn.Module, example: Example) -> Graph:
     """Trace a network as a graph with shapes for one example: (1, spatial axes…, channels).
 
-    The network is traced in evaluation mode. Random computations in training alone are not traced, but for dropout and
-    stochastic depth. :attr:`.Node.source` is the path of a module, or the path of a module and a function that it
-    calls, as ``layers.0.relu()``. The graph keeps the network, so that :meth:`.Graph.to_torch` can copy its weights.
+    The network is traced in evaluation mode. Random computations of training alone are not traced, except dropout and
+    stochastic depth. :attr:`.Node.source` is the path of a module, or the path and a called function, as in
+    ``layers.0.relu()``. The graph keeps the network, so that :meth:`.Graph.to_torch` can copy its weights.
 
     Modules of TorchScript, modules with hooks, calls under ``no_grad`` or autocast, and autograd functions become
-    opaque nodes, which repeat the calls. At the end, outputs and gradients of the graph's module and the network are
-    compared on a random batch, in both modes (:mod:`.compared` has the limits for large networks).
+    opaque nodes, which repeat the calls. At the end, the graph's module and the network are compared on a random batch:
+    outputs and gradients, in both modes (:mod:`.compared` has the limits for large networks).
 
     Args:
         net: the network, which stays unchanged.
         example: the shape of an input without the batch, [C, H, W] for images; or one or several tensors whose first
-            axis is the batch. Only shapes and dtypes count.
+            axis is the batch. Only the shapes and dtypes of the tensors matter.
 
-    Raises SpecError in one line for a network that refuses the example, and for a network that cannot be traced. The
-    reasons are decisions by values of tensors, changes in place of tensors in use, and a graph with other results. The
-    message names the operation and its position.
+    Raises SpecError in one line for a network that fails on the example or cannot be traced. Causes are branches on
+    values of tensors, changes in place of tensors that are used later, and a graph with other results than the network.
+    The message names the operation and its position.
     """
     from syno_lab.alpha.compared import check_same
 
@@ -140,7 +140,7 @@ def trace(net: nn.Module, example: Example) -> Graph:
 
 
 def uncompared(net: nn.Module, example: Example) -> tuple[Graph, Record]:
-    """Run :func:`trace` without the comparison, for a network with a known graph; return the record too."""
+    """Run :func:`trace` without the final comparison, for a network with a known graph; return the record too."""
     net = unwrapped(net)
     seen, examples = record(net, example)
     return Tracer(net, seen).graph(examples), seen
@@ -148,7 +148,7 @@ def uncompared(net: nn.Module, example: Example) -> tuple[Graph, Record]:
 
 @dataclass
 class Tracer:
-    """A graph under construction."""
+    """The builder of a graph from the record of a network."""
 
     net: nn.Module
     seen: Record
@@ -168,16 +168,16 @@ class Tracer:
             if self._live & set(call.results):
                 self._calls.insert(0, call)
                 self._live.update(value.number for value in call.leaves(Value))
-        #: Whether copies may have other dtypes: autocast changes dtypes, which the meta device does not show.
+        #: Whether dtypes may differ from the record: autocast changes dtypes, which the meta device does not show.
         self.is_mixed = any(context is not torch.no_grad for call in self._calls for context, *_ in call.region)
         self._uses = Counter(id(weight) for call in self._calls for weight in self.weights_of(call))
-        #: Weights of called modules, which are no nodes.
+        #: The weights of called modules; these weights are no nodes.
         owners = [call for call in self._calls if isinstance(call.target, str)]
         self._owned = {id(weight) for call in owners for weight in self.weights_of(call)}
         self._counted: set[int] = set()
 
     def graph(self, examples: tuple[Tensor, ...]) -> Graph:
-        """Return the graph of all calls."""
+        """Return the graph of all calls that the outputs depend on."""
         for number in self.seen.inputs:
             axes = last_of(len(self.seen.shape(number)))
             self.placed[number] = Placed(len(self.shapes), axes, number)
@@ -207,7 +207,7 @@ class Tracer:
         return len(self.shapes) - 1
 
     def ordered(self, value: Placed, axes: tuple[int, ...], source: str = "") -> int:
-        """Return the tensor with its axes in this order, without a new node if only axes of size 1 move."""
+        """Return the number of the tensor with axes in this order; no node is added if only axes of size 1 move."""
         order = tuple([value.axes.index(axis) for axis in axes])
         shape = self.shapes[value.tensor]
         wide = [axis for axis in order if shape[axis] != 1]
@@ -216,7 +216,7 @@ class Tracer:
         return self.put(operation("transpose", axes=order), value.tensor, source=source)
 
     def operand(self, leaf: Any) -> Placed | None:
-        """Return an argument as a tensor of the graph: a tensor, or a parameter outside of called modules; or None."""
+        """Return an argument as a tensor of the graph: a value, or a parameter of no called module; else None."""
         if isinstance(leaf, Value):
             return self.placed[leaf.number]
         if isinstance(leaf, Weight):
@@ -231,7 +231,7 @@ class Tracer:
         return None
 
     def sizes(self, number: int, like: Placed, axes: Sequence[int]) -> tuple[int | Rel, ...] | None:
-        """Return the sizes of axes, as :class:`.Rel` of an axis of ``like`` where they grow with the batch, or None."""
+        """Return the sizes of axes; sizes that grow with the batch are relative to ``like`` (None: impossible)."""
         shape, grows = self.seen.shape(number), self.seen.grows(number)
         if not any(grows):
             return tuple([shape[axis] for axis in axes])
@@ -242,7 +242,7 @@ class Tracer:
         return tuple([Rel(shape[axis], base, known[0]) if grows[axis] else shape[axis] for axis in axes])
 
     def source_of(self, call: Call) -> str:
-        """Return a unique name of a call, below the path of its module."""
+        """Return a unique name for a call: the path of its module, and the function."""
         if isinstance(call.target, str):
             name = call.target
         else:
@@ -253,18 +253,18 @@ class Tracer:
     # -- calls -------------------------------------------------------------------------------------------------------
 
     def _grows(self, value: Placed) -> tuple[bool, ...]:
-        """Return for each axis of the graph's tensor whether its size grows with the batch."""
+        """Return, for each axis of a tensor in the graph, whether the axis grows with the batch."""
         if value.number is None:
             return (False,) * len(value.axes)
         grows = self.seen.grows(value.number)
         return tuple([grows[axis] for axis in value.axes])
 
     def has_batch(self, value: Placed) -> bool:
-        """Return whether a size of the tensor grows with the batch."""
+        """Return whether an axis of the tensor grows with the batch."""
         return any(self._grows(value))
 
     def _is_inner(self, weight: Tensor) -> bool:
-        """Return whether a weight is no node: it belongs to a called module, or it has no axes."""
+        """Return whether a weight gets no node, because it belongs to a called module or has no axes."""
         return id(weight) in self._owned or not weight.ndim
 
     def _put_call(self, call: Call) -> None:
@@ -309,7 +309,7 @@ class Tracer:
         rank = len(self.seen.shape(number))
         axes = next((value.axes for value in operands if len(value.axes) == rank), tuple(range(rank)))
         of_batch = any(self.seen.grows(number)) and not any(map(self.has_batch, operands[:1]))
-        # A batch size that the call's inputs lack comes from an input of the network.
+        # If the result has a batch axis and the call's inputs have none, an input of the network gives the batch size.
         inputs = [self.placed[self.seen.inputs[0]], *operands] if of_batch else operands
         sizes = self.sizes(number, inputs[0], axes) if inputs else self.seen.shape(number)
         assert sizes is not None
@@ -327,19 +327,19 @@ class Tracer:
 
 
 def last_of(rank: int) -> tuple[int, ...]:
-    """Return the order of axes in the graph: (N, C, H, W) becomes (N, H, W, C); with fewer axes nothing changes."""
+    """Return the order of axes in the graph: (N, C, H, W) becomes (N, H, W, C); with fewer than 4 axes, no change."""
     return second(rank) if rank >= 4 else tuple(range(rank))
 
 
 def second(rank: int) -> tuple[int, ...]:
-    """Return the order of axes for modules with the channels in the second place."""
+    """Return the order of axes for a graph's tensor whose channels are the second axis in the network."""
     return (0, *range(2, rank), 1) if rank > 2 else tuple(range(rank))
 
 
 def groups(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[list[int], list[int]]]:
-    """Return the groups of axes that a reshape exchanges: the smallest consecutive groups with equal products.
+    """Return pairs of groups of axes before and after a reshape: the smallest consecutive groups with equal products.
 
-    A size is a tuple with a number for each batch size; the products are compared for each batch size.
+    A size is a tuple with a number for each batch size of the record; the products must agree for each batch size.
     """
 
     def product(sizes: Sequence[Any], axes: Sequence[int]) -> tuple[int, ...]:

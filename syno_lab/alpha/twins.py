@@ -15,7 +15,7 @@ from torch.fx.node import map_aggregate
 from syno_lab.copies import check_shapes, copied
 from syno_lab.errors import SpecError
 
-#: Modules of torch that only call another module, with the attribute of that module.
+#: Classes of torch that only wrap another module, with the attribute that holds the wrapped module.
 _WRAPPERS = {"DataParallel": "module", "DistributedDataParallel": "module", "OptimizedModule": "_orig_mod"}
 
 
@@ -26,9 +26,9 @@ def wrapped(module: nn.Module) -> nn.Module | None:
 
 
 def unwrapped(net: nn.Module) -> nn.Module:
-    """Return the network inside of wrappers.
+    """Return the network without wrappers around it.
 
-    Raises SpecError for a TorchScript network, weights without shapes, and hooks that a graph cannot have.
+    Raises SpecError for a TorchScript network, weights without shapes, and hooks that no graph can have.
     """
     while (inner := wrapped(net)) is not None:
         net = inner
@@ -55,19 +55,19 @@ def twin(net: nn.Module, change: Callable[[Tensor], Tensor] | None = None) -> nn
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Return whether a call of the module does more than its forward."""
+    """Return whether hooks run when the module is called."""
     return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
 
 
 def on_meta(leaf: Any) -> Any:
-    """Return a tensor without values; return another value unchanged."""
+    """Move a tensor to the meta device, where it has no values; return another value unchanged."""
     return leaf.to("meta") if isinstance(leaf, Tensor) and leaf.device.type != "meta" else leaf
 
 
 def with_values(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
-    """Return a function that replaces missing values of its arguments by random values.
+    """Return ``function`` for tensors without values: it runs with random values instead, and returns no values.
 
-    The function raises SpecError where the call changes an argument in place.
+    The returned function raises SpecError if the call changes an argument in place.
     """
 
     def drawn(leaf: Any) -> Any:
@@ -96,7 +96,7 @@ def with_values(function: Callable[..., Any], device: torch.device) -> Callable[
 
 @contextmanager
 def kept_chance(seed: int | None = None) -> Iterator[None]:
-    """Restore the random generators of torch, NumPy and Python at the end; ``seed`` seeds them at the start."""
+    """Restore the states of torch's, NumPy's and Python's random generators at the end; ``seed`` seeds them first."""
     plain, array = random.getstate(), np.random.get_state()  # noqa: NPY002 - networks draw from it
     with torch.random.fork_rng():
         if seed is not None:
@@ -111,5 +111,5 @@ def kept_chance(seed: int | None = None) -> Iterator[None]:
 
 
 def tensors_of(net: nn.Module) -> list[tuple[str, Tensor]]:
-    """Return parameters and buffers with their names."""
+    """Return the parameters and buffers of a network, each with its name."""
     return [*net.named_parameters(), *net.named_buffers()]

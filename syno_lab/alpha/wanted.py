@@ -1,4 +1,4 @@
-"""The wanted properties of a subgraph: lower bounds for all of them together (αNAS, sections 2.1 and 4.3)."""
+"""The wanted properties of a subgraph, as a tuple of lower bounds (αNAS, sections 2.1 and 4.3)."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ FORMAT, VERSION, MOST_BYTES = "syno-lab-properties", 1, 1_000_000
 
 @dataclass(frozen=True, init=False)
 class Properties:
-    """The wanted properties of a subgraph: their product, with the sum of their distances (Theorem 4.7).
+    """The wanted shape, depth and mixing of a subgraph; its distance is the sum of the three distances (Theorem 4.7).
 
     Attributes:
-        shape, depth, mixing: the wanted values, as tables; an empty table wants nothing. A single value means one input
-            and one output. A matrix may be a sequence of texts such as ``("oa", "xa")``.
-        normalised: whether a distance is the mean share of the wanted values over pairs of an input and an output, as
-            in the authors' published code. Otherwise the paper's distances are added.
+        shape, depth, mixing: tables of wanted values; an empty table allows any value. A value in place of a table
+            means one input and one output. A matrix may be a sequence of texts such as ``("oa", "xa")``.
+        normalised: whether a distance is a share of the wanted value, averaged over pairs of an input and an output, as
+            in the authors' published code. Otherwise it is the sum of the paper's distances.
         producer: the kind of operation before the subgraph, see :func:`~syno_lab.alpha.properties.depth_property`.
-        length: the number of operations of the subgraph with these properties; None without a subgraph.
+        length: the number of operations of the subgraph that the properties come from; None without a subgraph.
 
     Raises SpecError for a wrong value of a property, and for tables that do not fit together.
     """
@@ -91,17 +91,17 @@ class Properties:
 
     @classmethod
     def of(cls, graph: Graph, *, normalised: bool = False, producer: Producer | None = None) -> Properties:
-        """Return the properties of a graph; the options are those of the class."""
+        """Return the properties of a graph; the class explains the options."""
         tables = (SHAPE.infer(graph), depth_property(producer).infer(graph), MIXING.infer(graph))
         return cls(*tables, normalised=normalised, producer=producer, length=len(graph.nodes))
 
     @classmethod
     def of_wishes(cls, text: str, input_shape: Shape) -> Properties:
-        """Return the wishes of a text for a chain that keeps the shape of its input; no depth is wanted.
+        """Parse wishes for a chain whose result has the shape of its input; no depth is wanted.
 
         Args:
             text: wishes such as ``"C>=m, H->W>=o"`` (:func:`syno_lab.common.wants.parse_wants`); the axes are B, H, W,
-                C, or S1, S2, … for other numbers of spatial axes. A single axis is its own row.
+                C, or S1, S2, … for other numbers of spatial axes. ``C>=m`` means ``C->C>=m``.
             input_shape: (batch, spatial…, channels).
 
         Raises SpecError for a text without valid wishes, and for a wrong shape.
@@ -118,7 +118,7 @@ class Properties:
         return cls(shape, mixing=tuple(map("".join, marks)))
 
     def check_size(self, inputs: int, outputs: int) -> None:
-        """Check that the tables fit this number of inputs and outputs. Raises SpecError where they do not."""
+        """Check that the tables fit this number of inputs and outputs. Raises SpecError if they do not fit."""
         for row in self.rows:
             self._check_size(row, inputs, outputs)
 
@@ -130,23 +130,23 @@ class Properties:
 
     @property
     def rows(self) -> tuple[Property[Any, Any], ...]:
-        """The properties, with their options."""
+        """The three properties; the depth counts from :attr:`producer`."""
         return (SHAPE, depth_property(self.producer), MIXING)
 
     def table(self, name: str) -> Table[Any]:
-        """Return the wanted table of a property."""
+        """Return the table of wanted values of a property."""
         table: Table[Any] = getattr(self, name)
         return table
 
     def distances(self, graph: Graph) -> dict[str, float]:
-        """Return the distance of a graph from each wanted property, by the property's name.
+        """Return the distances of a graph from the wanted values, by the name of the property.
 
-        Raises SpecError for a graph with other numbers of inputs and outputs, as the methods below do.
+        Raises SpecError for a graph with other numbers of inputs or outputs than the tables.
         """
         return {row.name: self.apart(row, row.infer(graph)) for row in self.rows}
 
     def apart(self, row: Property[Any, Any], found: Table[Any]) -> float:
-        """Return the distance of a table of values from the wanted table. Raises SpecError where the sizes differ."""
+        """Return the distance of a table of values from the wanted table. Raises SpecError if the sizes differ."""
         wanted = self.table(row.name)
         if not wanted:
             return 0.0
@@ -160,17 +160,17 @@ class Properties:
         return float(sum(pairs)) / (len(pairs) if self.normalised and pairs else 1)
 
     def distance(self, graph: Graph) -> float:
-        """Return the sum of all distances: 0 only for a graph with all properties. Raises as :meth:`distances`."""
+        """Return the sum of all distances, 0 only if all properties are satisfied. Raises as :meth:`distances`."""
         return sum(self.distances(graph).values())
 
     def satisfied_by(self, graph: Graph) -> bool:
-        """Return whether all values of a graph reach the wanted ones (Definition 2.3). Raises as :meth:`distances`."""
+        """Return whether a graph has all wanted properties (Definition 2.3). Raises as :meth:`distances`."""
         return self.distance(graph) == 0
 
     def relax(self, seed: int | random.Random, rules: Relax | str = "paper") -> Properties:
-        """Mutate the wanted properties at random; ``rules`` are a preset of :data:`RELAXATIONS` or the user's own.
+        """Return randomly mutated properties; ``rules`` are a preset of :data:`RELAXATIONS` or the caller's own rules.
 
-        Raises SpecError for the name of no preset.
+        Raises SpecError for a text that names no preset.
         """
         if isinstance(rules, str) and rules not in RELAXATIONS:
             raise SpecError(f"relax: rules: expected one of {', '.join(RELAXATIONS)}, found {quoted(rules)}")
@@ -179,7 +179,7 @@ class Properties:
         return replace(self, **tables)
 
     def to_json(self) -> str:
-        """Return the text of a file, which :meth:`from_json` reads."""
+        """Return the text of a properties file, which :meth:`from_json` reads."""
         matrices = ([matrix and tuple(map("".join, matrix.marks)) for matrix in row] for row in self.mixing)
         mixing = tuple(map(tuple, matrices))
         record = _Record(FORMAT, VERSION, **vars(self) | {"mixing": mixing})
@@ -187,9 +187,9 @@ class Properties:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Properties:
-        """Read the properties of a file.
+        """Read a properties file.
 
-        Raises FormatError for a file without properties, SpecError for wrong values of a property.
+        Raises FormatError for a text that is no properties file, SpecError for wrong values of a property.
         """
         read = read_versioned(text, _Record, what="properties file", name=FORMAT, version=VERSION, most=MOST_BYTES)
         fields = msgspec.structs.asdict(read)
@@ -234,7 +234,7 @@ def _check_number(what: str, number: int, many: int) -> None:
 
 
 class _Record(msgspec.Struct, omit_defaults=True):
-    """A file of properties; a matrix has a text for each row."""
+    """A properties file; a matrix has a text for each row."""
 
     format: str
     version: int
@@ -248,12 +248,12 @@ class _Record(msgspec.Struct, omit_defaults=True):
 
 # -- reading values --------------------------------------------------------------------------------------------------
 
-#: A value, a table of values, or a wrong value from a user.
+#: The input of a user: a value, a table of values, or anything else.
 _Raw: TypeAlias = "int | str | Pairing | Sequence[_Raw] | None"
 
 
 def _table(raw: _Raw, name: str, read: Callable[[_Raw], Value | None]) -> Table[Value]:
-    """Return a table as it is, or the table of a single value."""
+    """Return a table from a user's value or table. Raises SpecError for another input."""
     if raw is None:
         return ()
     single = read(raw)
