@@ -226,10 +226,10 @@ def why_none(graph: Graph) -> str:
         opaque = [graph.nodes[n].operation["what"] for n in nodes if graph.nodes[n].operation.name == OPAQUE]
         where = f"{path} ({name})"
         if nodes and len(opaque) == len(nodes):
-            return f"{where} is kept as it is, for it holds TorchScript, hooks or what has no row: {quoted(opaque[0])}"
+            return f"{where} is kept as it is, for it has TorchScript, hooks or unknown calls: {quoted(opaque[0])}"
         if len(nodes) < 2:
             return f"{where} is one operation"
-        return f"{where} takes or gives several tensors, or shares some"
+        return f"{where} has several input or output tensors, or shares tensors"
     return "blocks are modules of a class that occurs at least twice, and no such class has parts"
 
 

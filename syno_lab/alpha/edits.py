@@ -71,10 +71,10 @@ class Duplication:
     before: int
 
     def apply(self, network: Network) -> Network:
-        """Return the edited network. Raises SpecError for an unknown or fixed block, or a part that does not apply."""
+        """Return the edited network. Raises SpecError for an unknown or fixed block, or a part that does not fit."""
         copy, blocks = _changeable(network, self.block), list(network.blocks)
         if not 0 <= self.before <= len(blocks):
-            raise SpecError(f"expected a place from 0 to {len(blocks)}, found {quoted(self.before)}")
+            raise SpecError(f"expected a position from 0 to {len(blocks)}, found {quoted(self.before)}")
         return network.with_blocks([*blocks[: self.before], copy, *blocks[self.before :]])
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Deletion:
     block: int
 
     def apply(self, network: Network) -> Network:
-        """Return the edited network. Raises SpecError for an unknown or fixed block, or a part that does not apply."""
+        """Return the edited network. Raises SpecError for an unknown or fixed block, or a part that does not fit."""
         _changeable(network, self.block)
         return network.with_blocks([*network.blocks[: self.block], *network.blocks[self.block + 1 :]])
 

@@ -40,7 +40,7 @@ def mlp_block() -> NetworkOperator:
 
 
 def attention_block() -> NetworkOperator:
-    """Return the attention half of a transformer block: self-attention, and a shortcut."""
+    """Return the attention half of a transformer block: self-attention, and a shortcut around it."""
     return _beside(_TOKENS, [operation("layer_norm"), operation("self_attention", heads=4)])
 
 

@@ -132,7 +132,7 @@ class GraphModule(nn.Module):
         return value
 
     def put(self, name: str, what: nn.Module | Tensor) -> str:
-        """Register a module, parameter or buffer under a dotted name, and missing modules on its path; return it."""
+        """Register a module, parameter or buffer under a dotted name, and missing parent modules; return the name."""
         owner: nn.Module = self
         *path, own = name.split(".")
         for step in path:
@@ -156,9 +156,9 @@ def _as_in_network(tensor: Tensor, axes: tuple[int, ...]) -> Tensor:
 def to_torch(graph: Graph, traced: Graph | None = None) -> nn.Module:
     """Return the graph as a module.
 
-    A node with a :attr:`.Node.source` becomes a copy of this module with its weights, if the operation and the channels
-    are unchanged. A second node with the same source, as in a repeated block, gets a second copy. All other nodes get
-    random weights from torch's global generator, with dtype and device of the network's weights.
+    A node with a :attr:`.Node.source` becomes a copy of the network's module with the weights, if the operation and the
+    channels are unchanged. A second node with the same source, as in a repeated block, gets a second copy. All other
+    nodes get random weights from torch's global generator, with dtype and device of the network's weights.
 
     Args:
         graph: any graph.

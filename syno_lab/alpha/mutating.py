@@ -35,7 +35,7 @@ from syno_lab.inputs import positive, quoted
 
 @dataclass(frozen=True)
 class Chain:
-    """Consecutive operations of a graph: only the next operation uses the result of an operation.
+    """Consecutive operations of a graph. Only the next operation uses the result of an operation in the chain.
 
     Attributes:
         nodes: the numbers of the nodes in the graph, from first to last.
@@ -97,8 +97,9 @@ def synthesise_again(graph: Graph, rng: random.Random, rules: Mutations, others:
         graph: the original graph.
         rng: the random generator.
         rules: only ``relax``, ``method``, ``drop`` and ``operators`` have an effect here.
-        others: the same graph in other blocks, with other input shapes. The new graph fits these input shapes too. It
-            keeps their output shapes where it keeps those of ``graph``. Depth and mixing are checked only in ``graph``.
+        others: the same graph in other blocks, with other input shapes. The new graph fits these input shapes too. If
+            it keeps the output shapes of ``graph``, it keeps those of ``others``. Depth and mixing are checked only in
+            ``graph``.
 
     Returns:
         None where the synthesis of a chain fails.

@@ -113,7 +113,7 @@ class Operation:
         return result
 
     def pairings(self, *shapes: Shape) -> tuple[Pairing, ...]:
-        """Return the pairing of the result's axes (rows) with each input's axes (columns), by input (section 3.1).
+        """Return a pairing for each input: rows are the result's axes, columns the input's axes (section 3.1).
 
         The pairings are exact (Definitions 3.4 and 3.5), for generic weights.
         """
@@ -151,7 +151,7 @@ def operation(name: str, **attributes: Value) -> Operation:
 
 
 def choices() -> tuple[Operation, ...]:
-    """Return the 1,402 operations that synthesis may choose, which have no sizes of a network (section 4.5)."""
+    """Return the 1,402 operations that synthesis may choose in any network (section 4.5)."""
     return tuple(
         [
             Operation(row.name, tuple(zip(row.choices, values, strict=True)))

@@ -1,7 +1,8 @@
 """A network with its edits as an operator of the lab (:class:`syno_lab.protocol.Operator`).
 
 Other operators fill slots of a network; the placement of this operator returns the edited network. The operator is a
-function of a tensor (N, spatial axes…, channels). Its weights are the weights of all nodes (:mod:`.reference`).
+function of a tensor (N, spatial axes…, channels). The operator's weights are the weights of all nodes
+(:mod:`.reference`).
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def system(operator: Operator) -> System:
 
 
 def is_linear(text: str) -> bool:
-    """Return whether an operator is linear. A non-linear operator counts as one run, a lower bound."""
+    """Return whether an operator is linear. A non-linear operator counts as one run (a lower bound)."""
     operator = read(text)
     its_system = system(operator)
     return not isinstance(its_system, Mixing) or its_system.is_linear(operator)

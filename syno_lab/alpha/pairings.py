@@ -1,9 +1,9 @@
 """The exact mixing property of each single operation, in closed form: which axes it pairs (section 3.1).
 
 A column is an axis of the input. Its entries are x or one mark: *a* if an element of the result reads every position of
-the input axis. Then all rows have the mark, because each slice along a result axis has such an element. Otherwise it is
-*m* or *o*, by the most positions that one element reads, in rows with slices that read every position. So an input axis
-of length 1 has the mark a, and a stride that skips positions gives x.
+the input axis. Then all rows have the mark, because each slice along a result axis has such an element. Otherwise the
+mark is *m* or *o*, by the most positions that one element reads, in rows with slices that read every position. So an
+input axis of length 1 has the mark a, and a stride that skips positions gives x.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def of_block(size: int, block: int) -> Letter:
 
 
 def diagonal(before: Shape, marks: Sequence[Letter]) -> Pairing:
-    """Return the pairing of an operation that keeps the axes; ``marks``: each axis with its result axis."""
+    """Return the pairing of an operation that keeps the axes; ``marks`` has a mark for each axis."""
     marks = ["a" if size == 1 else mark for size, mark in zip(before, marks, strict=True)]
     names, axes = axis_names(len(before)), range(len(before))
     rows = tuple(tuple(mark if mark == "a" or i == k else "x" for i, mark in enumerate(marks)) for k in axes)

@@ -291,7 +291,7 @@ def _fewer_pairings(matrix: Pairing, rules: Relax, rng: random.Random) -> Pairin
 
 
 #: The mixing property: how locally input and output axes are paired (section 3.1). Pairings compose as matrices (Lemma
-#: 3.6). The distance is the number of entries that are too small (Definition 4.9), or their share.
+#: 3.6). The distance counts entries that are too small (Definition 4.9), or is their share.
 MIXING: Property[Pairing, Pairing] = Property(
     name="mixing",
     start=_identity,

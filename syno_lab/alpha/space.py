@@ -68,7 +68,7 @@ class NetworkState:
 
     @property
     def key(self) -> Hashable:
-        """For a complete state, the structure; else also block types and node numbers: mutations depend on them."""
+        """The network's structure for a complete state; otherwise the network's digest and the number of edits."""
         if self.is_complete:
             return self.variant.key
         return self.variant.network.digest, len(self.variant.edits)
@@ -109,7 +109,7 @@ class NetworkState:
         return Step(STOP, (STOP,), NetworkState(self.variant, self.settings, is_complete=True), steps=0)
 
     def step(self, edit: Edit) -> Step:
-        """Return an edit as a step; block types name it, so that networks share the name. Raises as the edit does."""
+        """Return an edit as a step; its action names the block type, so networks share it. Raises as the edit does."""
         number = edit.blocks[0] if isinstance(edit, Replacement) else edit.block
         kind = self.variant.network.blocks[number].kind
         change = f"{words(edit.old)} -> {words(edit.new)}" if isinstance(edit, Replacement) else str(edit).split()[0]
@@ -254,7 +254,7 @@ class NetworkSpace(OperatorSpace):
 
     @property
     def wants(self) -> str:
-        """The wishes that each mutable block must meet, as text; empty for none. Mutations alone do not ensure them."""
+        """The wishes that each mutable block must meet, as text; empty for none. A mutation may break a wish."""
         return self._request.wants or ""
 
     def root(self, accepts: Callable[[Any], bool]) -> State:

@@ -200,7 +200,7 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
     def candidates(
         self, state: Draft, rules: Sequence[OwnRule], should_stop: Stop | None = None
     ) -> Sequence[Candidate]:
-        """Return all operations with verdicts (:meth:`.Draft.candidates`), also those that another represents."""
+        """Return all operations (:meth:`.Draft.candidates`), also operations with the verdict ``represented``."""
 
         def judged(option: Candidate) -> Candidate:
             rule = refusing(rules, state, option.operation) if option.verdict not in listing.LEFT_OUT else None

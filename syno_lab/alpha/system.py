@@ -1,4 +1,4 @@
-"""αNAS as one system of several (:class:`syno_lab.protocol.System`): its operators are whole networks with edits."""
+"""αNAS as a system (:class:`syno_lab.protocol.System`) whose operators are whole networks with edits."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from syno_lab.errors import SpecError
 from syno_lab.models.efficientnet import StochasticDepth
 from syno_lab.models.gpt import Attention
 
-#: The name of a function by its other names: for swapped arguments, for a change in place, or an alias.
+#: Map a function's other names (swapped arguments, a change in place, an alias) to the name that has a rule.
 _SAME = {
     name: same
     for same, names in {

@@ -29,7 +29,7 @@ from syno_lab.alpha.twins import kept_chance, unwrapped
 from syno_lab.errors import SpecError
 
 _LONGEST = 200  # The most characters of an opaque node's description.
-#: Operations whose modules have axes as attributes. The axes have other numbers in the graph, so it needs new modules.
+#: Operations whose modules have axes as attributes. Axes have other numbers in the graph, so new modules are made.
 _OF_AXES = ("softmax", "reshape")
 
 

@@ -65,7 +65,7 @@ def on_meta(leaf: Any) -> Any:
 
 
 def with_values(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
-    """Return ``function`` for tensors without values: it runs with random values instead, and returns no values.
+    """Return ``function`` for tensors without values: it runs with random values, and its results have no values.
 
     The returned function raises SpecError if the call changes an argument in place.
     """

@@ -1,7 +1,7 @@
 """The canonical form of a labelled acyclic graph: two graphs have equal forms exactly when they are isomorphic.
 
-The search refines colours of vertices. Where colours tie, it tries every order that no known symmetry repeats. It keeps
-the least form (McKay, Practical graph isomorphism, 1981).
+The search refines colours of vertices. Where colours tie, it tries every order that no known symmetry repeats. The
+search keeps the least form (McKay, Practical graph isomorphism, 1981).
 """
 
 from __future__ import annotations

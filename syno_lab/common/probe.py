@@ -1,11 +1,11 @@
 """The kernel probe: measure what an operator can mix from its kernel for random weights, without training.
 
 The kernel for the middle of the output is an array ``K[outputs, inputs, offsets...]``: output channels, input channels,
-and the positions that are read. The kernel is unfolded to a matrix along each of these three. The *effective rank* of a
-matrix is the exponential of the entropy of its squared singular values over their sum. Roy and Vetterli (The effective
-rank, EUSIPCO 2007) do not square the values; a bottleneck is then less visible. A bottleneck lowers the rank over the
-channels. An operator with the same weights at all offsets has rank 1 over the offsets. Each rank is divided by the
-replaced layer's rank at the same sizes; the least of the three shares is the operator's score.
+and the positions that are read. The kernel is unfolded to a matrix along the outputs, the inputs, and the offsets. The
+*effective rank* of a matrix is the exponential of the entropy of its squared singular values over their sum. Roy and
+Vetterli (The effective rank, EUSIPCO 2007) do not square the values; a bottleneck is then less visible. A bottleneck
+lowers the rank over the channels. An operator with the same weights at all offsets has rank 1 over the offsets. Each
+rank is divided by the replaced layer's rank at the same sizes; the least of the three shares is the operator's score.
 
 The ranks do not depend on the scale of the weights. A non-linear operator has a kernel for each input: its derivatives
 at that input. Kernels at several inputs count as one kernel that has the inputs as a further axis.
@@ -32,8 +32,8 @@ class Probe:
     """A kernel and its effective ranks.
 
     Attributes:
-        kernel: ``[outputs, inputs, offsets...]`` for the output element in the middle; the root mean square of several
-            kernels.
+        kernel: ``[outputs, inputs, offsets...]`` for the output element in the middle; for several kernels, their root
+            mean square.
         e_space: the effective rank over the offsets; 1 for a kernel without offsets.
         e_out: the effective rank over the output channels.
         e_in: the effective rank over the input channels.

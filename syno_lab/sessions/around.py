@@ -142,7 +142,7 @@ class Around:
         return str(index) if key == self.root else f"{key}.{index}"
 
     def grow(self, depth: int, key: str = "start") -> bool:
-        """Expand the nearest unexpanded node within ``depth`` levels below a node; return whether a node was left.
+        """Expand the nearest unexpanded node within ``depth`` levels below a node; return whether a node was expanded.
 
         Raises KeyError for an unknown key.
         """

@@ -237,7 +237,7 @@ class Construction(ABC, Generic[S, T, C]):
 
     @abstractmethod
     def way(self, state: S, rules: Sequence[Any], patience: Patience, rng: random.Random | None = None) -> Sequence[T]:
-        """Return shortest steps to an operator, or random steps with ``rng``. Raises SynoError without such steps."""
+        """Return shortest steps to an operator, or random steps with ``rng``. Raises SynoError if none are found."""
 
     def rule(self, own: OwnRule) -> Any:
         """Convert a rule of the user's own to a rule that :meth:`candidates` takes, of type :attr:`row` if not None."""

@@ -473,16 +473,14 @@ def test_why_there_are_no_blocks_is_true() -> None:
         block.register_forward_hook(lambda module, given, y: y * 2)
         return block
 
-    assert (
-        of(with_a_hook) == "first (Block) is kept as it is, for it holds TorchScript, hooks or what has no row: 'Block'"
-    )
+    assert of(with_a_hook) == "first (Block) is kept as it is, for it has TorchScript, hooks or unknown calls: 'Block'"
     assert "first (RecursiveScriptModule) is kept as it is" in of(lambda: torch.jit.script(Block()))
     assert "no such class has parts" in of(conv)
     net = Net(lambda net, x: net.second(net.first(x)), first=with_a_hook(), second=with_a_hook())
     with pytest.raises(SpecError, match=r"that may be changed, found none: first \(Block\) is kept as it is"):
         NetworkSpace(SpaceRequest([], "pool", 10**12, None, {}, {}, network=lambda: (net, SHAPE)))
     around = of(Block, lambda net, x: torch.cat((net.first(x), net.second(x), x), 1))
-    assert around == "first (Block) takes or gives several tensors, or shares some"
+    assert around == "first (Block) has several input or output tensors, or shares tensors"
 
 
 def test_what_a_network_keeps_in_evaluation_stays_there() -> None:
