@@ -1,7 +1,7 @@
 """Hash numbers of a part's terms; the number of a product of parts is the product of the parts' numbers.
 
 Each term of a part has a position on some output and input axes, and uses an element of each *member*: a weight, or an
-unordered input axis. Only the names of elements are free. All numbers are residues modulo :data:`MODULUS`, made of
+unordered input axis. Elements may be renamed, unlike positions. All numbers are residues modulo :data:`MODULUS`:
 
 * A fixed residue for each position on each axis; the residue of a term is the product over its axes.
 * Sums over all terms, and over the terms that use one element of a member.
@@ -44,7 +44,7 @@ _INPUT_AXES = 1 << 10  # the number of the first input axis among all axes
 
 
 class Facts(NamedTuple):
-    """The facts about a part.
+    """The facts about a part that a fingerprint needs.
 
     Attributes:
         is_empty: whether the part has no terms.
@@ -240,7 +240,7 @@ def _joint(columns: list[Array], rows: int) -> tuple[Array, int]:
 
 def _determines(big: Array, elements: int, small: Array) -> bool:
     value = np.zeros(elements, dtype=np.int64)
-    value[big] = small  # any term with the element; all agree if big determines small
+    value[big] = small  # of any term with the element; all are equal if big determines small
     return bool((value[big] == small).all())
 
 

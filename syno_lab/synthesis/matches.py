@@ -421,7 +421,7 @@ def window_and_offset(state: State, step: Step) -> bool:
 
 @exact("B*(n/B) + k + n%B - B/2 from SPLIT(n/B, k) and window n%B", "n + k - B/2", VIEWS, "UNFOLD", is_deep=True)
 def window_rejoins_blocks(state: State, step: Step) -> bool:
-    """A window that is the digit below a SPLIT's blocks forms the whole with them; the offset becomes the window."""
+    """A window that is the digit below a SPLIT's blocks joins these blocks; the offset becomes the window."""
     if _offset(step) is None:
         return False
     main, window = step.operands
@@ -446,7 +446,7 @@ def unfold_windows(state: State, step: Step) -> bool:
 
 @exact("(i + k - 1) + j - 1", "(i + j - 1) + k - 1", VIEWS, "UNFOLD")
 def unfold_one_sided(state: State, step: Step) -> bool:
-    """Two windows along one coordinate commute if both cross only the same end, so the lesser window comes first."""
+    """Two windows along one coordinate commute if they cross only the same border, so the lesser window comes first."""
     return bool(state.spec.binding_maps) and not _between_windows(state, step)
 
 

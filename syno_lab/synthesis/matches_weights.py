@@ -96,7 +96,7 @@ def neighbouring_digits(state: State, step: Step) -> Iterator[tuple[Coordinate, 
 
 @exact("W[((i + 1) % N) / B, (i + 1) % B]", "W[i/B, (i%B + 1) % B]", MIXED, "SHARE", is_deep=True)
 def give_above_shift(state: State, step: Step) -> bool:
-    """A weight with both digits of a SHIFT only has its elements reordered, so the SHIFT stays inside the block.
+    """The SHIFT only reorders the elements of a weight with both digits, so the SHIFT stays inside the block.
 
     All weights with the high digit fix the low digit, and so the carry.
     """

@@ -126,7 +126,7 @@ class Part:
         self._steps += [Step("EXPAND", (c,)) for c in coordinates]
 
     def side(self, *tops: Coordinate, factor: Size | None = None) -> Side:
-        """Return the current part as a side; ``tops`` are the axes of everything above."""
+        """Return the current part as a side; ``tops`` are the axes of ``X``."""
         state = State(
             replace(self._spec, input_shape=tuple(c.size for c in tops)),
             tops,
@@ -164,7 +164,7 @@ class Side:
 
     Attributes:
         state: the part of the pGraph; its output axes are the wildcards.
-        tops: the coordinates that index everything above, in the same order on both sides.
+        tops: the top coordinates, which index ``X``, in the same order on both sides.
         factor: a constant factor.
     """
 
@@ -194,7 +194,7 @@ class Side:
 
     @property
     def operator(self) -> Operator:
-        """Return an operator from everything above to the wildcards, without ``factor``."""
+        """Return an operator with the input ``X`` and the wildcards as output, without ``factor``."""
         return Operator(self.state, self.tops)
 
     def _over(self, coordinates: Sequence[Coordinate]) -> tuple[Expression, ...]:
@@ -323,8 +323,8 @@ class Rewrite:
         """Return the share of points (values of wildcards and reductions) at which the sides read different elements.
 
         Points out of bounds on both sides do not differ. Elements of weights may be renamed one-to-one, and a weight
-        that another weight determines is merged into it. Sums are compared as multisets of terms, up to one common
-        factor. Raises SynoError for too many points.
+        that another weight determines is merged into the other weight. Sums are compared as multisets of terms, up to
+        one common factor. Raises SynoError for too many points.
         """
         return difference(self.before, self.after, binding)
 

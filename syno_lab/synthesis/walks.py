@@ -72,7 +72,7 @@ class _Deck(Beginnings):
     long draw no node yields more than one in a hundred paths.
     """
 
-    SMALL = 1  # one node is counted; with two remaining steps, there can be a hundred more
+    SMALL = 1  # count one node only: with two remaining steps, a hundred nodes can follow
     FEW = 4
     NODES_A_PATH = 8
     MOST_NODES = 3_000
