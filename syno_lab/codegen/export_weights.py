@@ -77,8 +77,8 @@ def load_weights(
 def load_weights_into(module: nn.Module, path: str | Path) -> None:
     """Load the weights in ``path`` into ``to_torch``'s module or a network with operators in it.
 
-    Raises FormatError when :func:`save_weights` has not written the file, or when its operators, bindings or tensors
-    differ from those of ``module``. The module is unchanged after an error.
+    Raises FormatError when :func:`save_weights` has not written the file, or when the file's operators, bindings or
+    tensors differ from the module's. The module is unchanged after an error.
     """
     record, own = read_weights_record(path), operators_in(module)
     if record.places.keys() != own.keys():

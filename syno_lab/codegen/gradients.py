@@ -115,7 +115,7 @@ def undo(operator: Operator, found: dict[Coordinate, Expression], names: Names) 
             case "UNFOLD":
                 assert top is not None
                 window = others[0]
-                if window.node.primitive == "STRIDE":  # the window takes only multiples: loop over those
+                if window.node.primitive == "STRIDE":  # the window has only multiples as values: loop over those
                     assert window.node.parameter is not None
                     found[window] = size(window.node.parameter) * add_loop(window.node.operands[0])
                 else:

@@ -1,4 +1,4 @@
-"""The kernel of an operator: by how much each input element counts for the output elements in the middle.
+"""The kernel of an operator: the coefficient of each input element in the output elements in the middle.
 
 An operator is linear in its input, so an output element is a sum of input elements times coefficients. For conv2d the
 coefficients are the weight; several weights are combined. :func:`kernel` computes the coefficients without a torch

@@ -18,9 +18,9 @@ Rules on the coordinate expressions prove entries for all generic sizes where po
 other entries come from all slices and elements of two generic bindings of different scale, one input axis at a time.
 
 Sizes are generic if all are above 1, and each size with a primary variable is larger than all sizes without. A rule
-gives the positions that an input coordinate takes while some iterators run and the others have their best fixed values.
-A rule returns ``all``, ``some`` (more than one, but not all) or ``one``. A rule returns None if exact sizes matter,
-such as how many blocks a window touches. Rules exist only for coordinates that share no iterator with another
+gives the positions that an input coordinate takes while some iterators run and other iterators have the best fixed
+values. A rule returns ``all``, ``some`` (more than one, but not all) or ``one``. A rule returns None if exact sizes
+matter, such as how many blocks a window touches. Rules exist only for coordinates that share no iterator with another
 coordinate's bound, so each can have its best values.
 """
 

@@ -123,8 +123,8 @@ def points(
 ) -> Iterator[dict[Coordinate, Array]]:
     """Yield the terms of a part in chunks: for each iterator and each ``read`` coordinate an array of its values.
 
-    ``fixed`` iterators have one value; the others run over their domains. Terms outside a bound are left out. Raises
-    SpecError for more than :data:`MAX_POINTS` terms.
+    ``fixed`` iterators have one value; other iterators run over their domains. Terms outside a bound are left out.
+    Raises SpecError for more than :data:`MAX_POINTS` terms.
     """
     ranges = [[fixed[c]] if c in fixed else range(c.size.at(binding)) for c in part.leaves]
     total = prod(map(len, ranges))
@@ -135,7 +135,7 @@ def points(
         outer += 1
     heads, last = ranges[: max(0, outer - 1)], ranges[outer - 1] if outer else []
     inner: list[Any] = [np.asarray(r) for r in ranges[outer:]]
-    step = max(1, _CHUNK // prod(map(len, inner)))  # positions of the last outer iterator in a chunk
+    step = max(1, _CHUNK // prod(map(len, inner)))  # the number of positions of the last outer iterator in a chunk
     cuts: list[list[Any]] = [[np.asarray(last[at : at + step])] for at in range(0, len(last), step)] or [[]]
     for head, cut in product(product(*heads), cuts):
         axes = [*cut, *inner]

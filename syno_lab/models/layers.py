@@ -310,7 +310,7 @@ def _watched(net: nn.Module, forwards: Mapping[nn.Module, Callable[..., Any]]) -
     """Replace modules' ``forward``, in evaluation mode. Hooks would run too late: after the network's own hooks."""
     with ExitStack() as after:
         after.enter_context(modes_kept(net))
-        for parameter in net.parameters():  # torch counts by hooks that fail for views of tensors with gradients.
+        for parameter in net.parameters():  # torch counts FLOPs by hooks that fail for views of tensors with gradients.
             if parameter.requires_grad and parameter.is_leaf:  # Parameters of TorchScript's copies are no leaves.
                 after.callback(setattr, parameter, "requires_grad", True)
                 parameter.requires_grad = False

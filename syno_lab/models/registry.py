@@ -1,7 +1,7 @@
 """The backbones by name: how to build each, its arguments, its published figures, and the layers that are replaced.
 
-A new backbone needs a file and a row of ``BACKBONES``. The first six are the paper's workloads (section 9.1), the
-others are small enough for two cores. :func:`offer` adds a user's own network for the current process alone.
+A new backbone needs a file and a row of ``BACKBONES``. The first six backbones are the paper's workloads (section 9.1),
+the others are small enough for two cores. :func:`offer` adds a user's own network for the current process alone.
 """
 
 from __future__ import annotations

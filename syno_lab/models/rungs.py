@@ -61,10 +61,10 @@ class Rung:
 def proxies(*, resolution: int, steps: tuple[int, int] = (40, 156), **sizes: int) -> tuple[Rung, ...]:
     """Return the rungs of a backbone for images: two short trainings of a smaller network, then the network itself.
 
-    The second rung has more steps and two seeds. The defaults are those of the first successful search, on ResNet-20.
-    The proxy of that search was ResNet-8 at 16 x 16, with 40 and then 156 batches of 64 images. The first rung ranks by
-    the training loss. In ResNet-20's validation the training loss agreed with the full recipe better than FLOPs and
-    parameters. The held-out loss after so few steps agreed less (``syno-lab search --validate-proxy``).
+    The second rung has more steps and two seeds. The default values come from the first successful search, on
+    ResNet-20. The proxy of that search was ResNet-8 at 16 x 16, with 40 and then 156 batches of 64 images. The first
+    rung ranks by the training loss. In ResNet-20's validation the training loss agreed with the full recipe better than
+    FLOPs and parameters. The held-out loss after so few steps agreed less (``syno-lab search --validate-proxy``).
     """
     return _climbed({"options": dict(sizes), "resolution": resolution}, steps, ("training loss", "loss"))
 

@@ -82,7 +82,7 @@ class StandIn(nn.Parameter):
         _, _, layer, refusal = stand_in._answers  # type: ignore[attr-defined]
         raise refusal(
             f"expected a network that calls its layer {layer.rpartition('.')[0]}, found {name} of {layer}: an operator "
-            "stands there, so call the layer, or do not replace it"
+            "replaces it, so call the layer, or do not replace it"
         )
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
@@ -141,7 +141,7 @@ class InPlaceOf(nn.Module):
         """Apply the operator, then the pooling, then the bias."""
         values = [value for value in (*given, *named.values()) if value is not None]
         if len(values) != 1:
-            raise self.refusal(f"expected one input for {self._whose}, where an operator stands, found {len(values)}")
+            raise self.refusal(f"expected one input for {self._whose}, which an operator replaces, found {len(values)}")
         x = values[0]
         if x.is_nested is not True:  # is_nested of a torch.fx proxy is a proxy
             return self._applied(x)
@@ -176,13 +176,13 @@ class InPlaceOf(nn.Module):
             return StandIn.of(value, self, name)
         if isinstance(value, _PLAIN):
             return value
-        raise AttributeError(f"{self._whose}, where an operator stands, has no {name!r}")
+        raise AttributeError(f"{self._whose}, which an operator replaces, has no {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         original = self.__dict__.get("_original")
         if original and name not in self._parameters and isinstance(getattr(original[0], name, None), Tensor):
             raise self.refusal(
-                f"expected no other {name} for {self._whose}, found one: an operator stands there, take it out first"
+                f"expected no other {name} for {self._whose}, found one: an operator replaces it, take it out first"
             )
         super().__setattr__(name, value)
 

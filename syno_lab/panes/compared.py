@@ -79,7 +79,7 @@ def common_sizes(subjects: Iterable[Subject], binding: Mapping[str, int] | None 
 
     Args:
         subjects: the operators; unfinished operators are ignored.
-        binding: requested sizes; the other sizes are those of one operator's view.
+        binding: requested sizes; other sizes are the example sizes of one operator.
 
     Raises SpecError where a requested size does not fit, or where no sizes fit all operators.
     """
@@ -93,7 +93,7 @@ def common_sizes(subjects: Iterable[Subject], binding: Mapping[str, int] | None 
             for operator in operators:
                 bound = sizes_of(operator, sizes)
                 operator.input_sizes(bound)
-                operator.flops(bound)  # counts every loop, and so raises an error for a fractional size
+                operator.flops(bound)  # reads every loop's size, so a fractional size raises an error
         except SynoError as error:
             refused = refused or error
         else:
@@ -235,7 +235,7 @@ def _text(value: float | str | None) -> str:
 
 
 def cost_rows(subjects: Sequence[Subject], sizes: Mapping[str, int]) -> list[NumberRow]:
-    """Return rows of shapes, FLOPs, parameters, memory and weights at these sizes."""
+    """Return rows of shapes, FLOPs, parameters, memory and weights of operators at the sizes ``sizes``."""
     values_of: list[list[Any]] = []
     for subject in subjects:
         if subject.operator is None:

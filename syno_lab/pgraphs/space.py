@@ -74,7 +74,7 @@ def synthesis_space(
         drawn: a callback that gets the key of every complete operator, before wishes and budgets reject any.
         countable_nodes: the largest space to count, in nodes; 0 counts none.
 
-    Raises SpecError for rules without those of kind ``space``, and wishes that no operator can meet.
+    Raises SpecError if no rules of kind ``space`` are given, and for wishes that no operator can meet.
     """
     check_wants(spec)
     space = _Space(spec, rules, accepts, describe, drawn, countable_nodes)

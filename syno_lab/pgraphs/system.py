@@ -54,9 +54,9 @@ class PGraphs(System):
         """Return the sizes of an operator's variables for a layer.
 
         A variable that is the whole size of an input or output axis gets the size of the layer's axis. Other variables
-        are matched by name (s, a stride). The first axis must be fixed. Without a fixed axis, an operator would need
-        one batch size, and could mix images, or tokens with later tokens. Raises SpecError for another number of axes,
-        or a first axis that is not fixed.
+        are matched by name (such as s, the stride). The first axis must be fixed. Without a fixed axis, an operator
+        would need one batch size, and could mix images, or tokens with later tokens. Raises SpecError for another
+        number of axes, or a first axis that is not fixed.
         """
         spec = operator.spec
         axis_sizes: dict[str, int] = {}

@@ -67,8 +67,8 @@ class _Tally(Writer):
 def stored_elements(operator: Operator, binding: Binding) -> int:
     """Count the elements of all tensors in a forward pass of the operator's PyTorch module, for the binding's batch.
 
-    Padding and windows count too; PyTorch's own convolution stores only its output. Raises SpecError where a size is no
-    positive integer under the binding.
+    Elements of padding and windows count too; but PyTorch's convolution stores only its output. Raises SpecError where
+    a size is no positive integer under the binding.
     """
     tally = _Tally(operator, operator.complete_binding(binding))
     tally.stages()

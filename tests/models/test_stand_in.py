@@ -115,7 +115,7 @@ def test_a_convolution_answers_its_geometry():
     assert slot.weight.shape == layer.weight.shape
     with pytest.raises(AttributeError, match="'Slot' object has no attribute 'lora'"):
         _ = slot.lora
-    with pytest.raises(AttributeError, match="0, where an operator stands, has no 'reset_parameters'"):
+    with pytest.raises(AttributeError, match="0, which an operator replaces, has no 'reset_parameters'"):
         _ = slot.reset_parameters
 
 
@@ -150,7 +150,7 @@ def test_values_of_a_weight_are_refused_in_one_line(take):
     changed = same(Asks(lambda b, x: b(x)))
     changed.ask = take
     with pytest.raises(
-        SpecError, match=r"calls its layer b, found \w+ of b.weight: an operator stands there"
+        SpecError, match=r"calls its layer b, found \w+ of b.weight: an operator replaces it"
     ) as refusal:
         changed(torch.randn(4, 4))
     assert "\n" not in str(refusal.value)
@@ -159,10 +159,10 @@ def test_values_of_a_weight_are_refused_in_one_line(take):
 def test_a_weight_is_not_tied_to_a_slot():
     changed = same(Asks(lambda b, x: b(x)))
     for weight in (nn.Parameter(torch.zeros(4, 4)), torch.zeros(4, 4)):
-        with pytest.raises(SpecError, match="expected no other weight for b, found one: an operator stands there"):
+        with pytest.raises(SpecError, match="expected no other weight for b, found one: an operator replaces it"):
             changed.b.weight = weight
     changed.b.bias = nn.Parameter(torch.ones(4))
-    with pytest.raises(SpecError, match="expected one input for b, where an operator stands, found 2"):
+    with pytest.raises(SpecError, match="expected one input for b, which an operator replaces, found 2"):
         changed.b(torch.zeros(1, 4), torch.zeros(1, 4))
 
 
