@@ -53,8 +53,8 @@ def standalone_source(operator: Operator, binding: Binding | None = None, *, sca
     """Return a Python file with the class ``SynoOperator(nn.Module)``, for projects that have torch and no Syno Lab.
 
     The file states shapes, parameters and FLOPs. The file holds the operator as the constants ``OPERATOR_JSON`` and
-    ``BINDING`` (:func:`syno_lab.systems.read_operator` reads the first). When run, it compares its output with numbers
-    of the operator's reference, or of the float64 module where the reference would take long.
+    ``BINDING`` (:func:`syno_lab.systems.read_operator` reads the first). When run, the file compares its output with
+    numbers of the operator's reference, or of the float64 module if the reference would take long.
 
     Args:
         operator: the operator.

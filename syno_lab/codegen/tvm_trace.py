@@ -1,8 +1,8 @@
 """Check recorded schedules before TVM applies them: a schedule is data and must not contain code.
 
 A trace is a list of instructions on our program, mostly names and numbers. Two kinds of instructions could
-add code that would be compiled. One is an annotation that imports source text, the other a layout whose expression
-calls a function. No rule of TVM or of the lab writes instructions of these kinds. This module needs no TVM.
+add code that would be compiled. An annotation can import source text, and the expression of a layout can call a
+function. No rule of TVM or of the lab writes instructions of these kinds. This module needs no TVM.
 """
 
 from __future__ import annotations

@@ -334,7 +334,7 @@ class _Most:
         self.weight = 1.0
 
     def steps(self) -> list[Step]:
-        """Return the step to the space of operators with at most ``most`` steps."""
+        """Return the step that limits operators to at most ``most`` steps."""
         return [self._from.within(self.most)]
 
 
