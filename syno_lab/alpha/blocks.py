@@ -55,7 +55,7 @@ class Block:
             raise SpecError(f"expected {expected}, found {quoted(sorted(self.mutable))}")
 
     def at(self, shape: Shape) -> Block:
-        """Return the block for an input of another shape. Raises SpecError where an operation does not apply."""
+        """Return the block for an input of another shape. Raises SpecError where an operation does not fit."""
         return replace(self, graph=self.graph.at(shape))
 
 
@@ -82,7 +82,7 @@ class Network:
                 expected = f"one input of shape {quoted(before.output_shapes)}"
                 raise SpecError(f"{name}: expected {expected}, found {quoted(after.inputs)}")
 
-    if TYPE_CHECKING:  # syno_lab.alpha binds the methods: files import networks
+    if TYPE_CHECKING:  # syno_lab.alpha adds these methods: the module of files imports this module
 
         def to_json(self) -> str:
             """Return the text of a network file."""
@@ -133,7 +133,7 @@ class Network:
     def with_blocks(self, blocks: Iterable[Block]) -> Network:
         """Return the network with other blocks; each block and the head are fitted to the output of the part before.
 
-        Raises SpecError where a block or the head does not apply to that shape.
+        Raises SpecError where a block or the head does not fit this shape.
         """
         shape, fitted = self.stem.output_shapes[0], []
         for block in blocks:

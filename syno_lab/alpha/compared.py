@@ -26,9 +26,8 @@ from syno_lab.blame import said_by
 from syno_lab.errors import SpecError
 
 _BATCH = 2
-#: Limits of the comparison in FLOPs of one example: for both modes with gradients, for training with gradients and
-#: evaluation without, and for evaluation alone. A network beyond the last limit, or with more bytes of weights, is not
-#: compared.
+#: Limits in FLOPs of one example: to compare both modes with gradients, training with gradients and evaluation without,
+#: or evaluation alone. A network beyond the last limit, or with more bytes of weights, is not compared.
 EVERYTHING, ONCE, VALUES, BYTES = 1e9, 4e9, 2e10, 2**29
 #: The limit in bytes for weights on the meta device, which have no values and get random values for the comparison.
 _DRAWN_BYTES = 2**26

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: The most nodes of one graph; a network with hundreds of layers has fewer nodes.
 MOST_NODES = 1 << 13
 _DIGEST_BYTES = 16
-#: Draws of a random region before the search for a suitable region gives up.
+#: The most draws of a random region before :meth:`Graph.choose_region` gives up.
 _DRAWS = 64
 
 
@@ -315,7 +315,7 @@ class Graph:
         return self.replaced(region, graph)[0]
 
     def replaced(self, region: Region, graph: Graph) -> tuple[Graph, tuple[int | None, ...]]:
-        """Return the result of :meth:`replace`, and each node's number before (None for a node of ``graph``)."""
+        """Return the result of :meth:`replace`, and each node's former number (None for a node of ``graph``)."""
         if region.graph is not self and region.graph != self:
             raise SpecError("expected a region of this graph, found a region of another graph")
         sides = ("inputs", region.inputs, graph.inputs), ("outputs", region.outputs, graph.outputs)
@@ -339,7 +339,7 @@ class Graph:
         origins = [*before, *([None] * len(graph.nodes)), *behind]
         return changed, tuple([origins[number] for number in live])
 
-    if TYPE_CHECKING:  # syno_lab.alpha binds the methods: pictures, files and modules import graphs
+    if TYPE_CHECKING:  # syno_lab.alpha adds these methods: the modules that define them import this module
 
         def dot(self, **options: Any) -> str:
             """See :func:`syno_lab.alpha.drawing.dot`."""

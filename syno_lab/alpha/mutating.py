@@ -3,9 +3,9 @@
 To make a new subgraph, the lab chooses a random subgraph of a random block and infers and relaxes its properties. A
 graph with the relaxed properties replaces the subgraph in this block and, at random, in other blocks of the type.
 
-The new subgraph has the old output shape if an operation with several inputs follows, such as a residual sum. Then the
-subgraph is part of a chain inside the block, and mutation keeps the shapes of inner chains (section 4.6). Other output
-shapes rarely fit: 6 of 210 did in ResNet-20.
+The new subgraph has the old output shape if an operation with several inputs follows, such as a residual sum. A
+subgraph before such an operation is part of an inner chain, and inner chains keep their shapes (section 4.6). Other
+output shapes rarely fit: 6 of 210 did in ResNet-20.
 
 Synthesis makes chains. In other graphs (section 4.6 and appendix B.4), the *skeleton* is all operations that have
 several inputs, rearrange axes or are never chosen by synthesis. The skeleton does not change. Synthesis replaces each
@@ -98,8 +98,8 @@ def synthesise_again(graph: Graph, rng: random.Random, rules: Mutations, others:
         rng: the random generator.
         rules: only ``relax``, ``method``, ``drop`` and ``operators`` have an effect here.
         others: the same graph in other blocks, with other input shapes. The new graph fits these input shapes too. If
-            it keeps the output shapes of ``graph``, it keeps those of ``others``. Depth and mixing are checked only in
-            ``graph``.
+            the new graph keeps the output shapes of ``graph``, it also keeps those of ``others``. Depth and mixing are
+            checked only in ``graph``.
 
     Returns:
         None where the synthesis of a chain fails.
@@ -161,7 +161,7 @@ RIVALS: dict[str, tuple[_Kind, ...]] = {"primer": PRIMER, "automl_zero": (*PRIME
 
 
 def _edited(kind: _Kind, chain: Sequence[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
-    """Return the operations of a chain after one mutation of this kind; None where none is possible."""
+    """Return the operations of a chain after one mutation of this kind; None if the kind is not possible."""
     if kind == "random":
         answer = random_subgraph(Draft(Properties(shape=_shape_after(chain, shape)), shape), rng)
         return None if answer.draft is None else list(answer.draft.chain)

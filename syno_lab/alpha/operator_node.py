@@ -66,7 +66,7 @@ def said(text: str) -> str:
 
 
 def placed(at: Applied) -> tuple[Operator, dict[str, int]]:
-    """Return an operation's operator and its binding for the input. Raises SpecError where it does not fit."""
+    """Return an operation's operator and its binding for the input. Raises SpecError if the operator does not fit."""
     from syno_lab.systems import binding_for
 
     if len(at.shape) != 4:

@@ -1,9 +1,9 @@
-"""The exact mixing property of each single operation, in closed form: which axes it pairs (section 3.1).
+"""The exact mixing property of each single operation, in closed form: the axes that it pairs (section 3.1).
 
-A column is an axis of the input. Its entries are x or one mark: *a* if an element of the result reads every position of
-the input axis. Then all rows have the mark, because each slice along a result axis has such an element. Otherwise the
-mark is *m* or *o*, by the most positions that one element reads, in rows with slices that read every position. So an
-input axis of length 1 has the mark a, and a stride that skips positions gives x.
+A column is an axis of the input. The entries of a column are x or one mark. The mark is *a* if an element of the result
+reads every position of the input axis; then all rows have the mark, because each slice along a result axis has such an
+element. Otherwise the mark is *m* or *o*, by the most positions that one element reads, in rows with slices that read
+every position. So an input axis of length 1 has the mark a, and a stride that skips positions gives x.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class Property(Generic[State, Value]):
     has_inputs: bool = True
 
     def infer(self, graph: Graph) -> Table[Value]:
-        """Return the values of a graph, for each of its inputs and outputs."""
+        """Return the table of values of a graph."""
         rows = []
         for number, before in enumerate(graph.inputs[: None if self.has_inputs else 1]):
             states: dict[int, State] = {number: self.start(before)}

@@ -413,7 +413,7 @@ class _Recorder(TorchFunctionMode):
             original, script = Function.__dict__["apply"], torch.jit.ScriptFunction.__call__
 
             def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-                if cls is CheckpointFunction and not self._is_unseen:  # checkpoints only save memory
+                if cls is CheckpointFunction and not self._is_unseen:  # activation checkpoints only save memory
                     return args[0](*args[2:])
                 function = original.__get__(None, cls)
                 return self.call(function, function, args, kwargs)

@@ -14,8 +14,8 @@ from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
 
 Shape = tuple[int, ...]
-#: The role of an operation. *chosen*: synthesis may add it. *structure*: it joins branches; synthesis keeps such nodes
-#: and adds none. *kept*: networks may contain it, and synthesis never adds it.
+#: The role of an operation in synthesis. *chosen*: synthesis may add the operation. *structure*: the operation joins
+#: branches; synthesis keeps such nodes and adds none. *kept*: synthesis never adds the operation.
 Role = Literal["chosen", "structure", "kept"]
 
 MOST_AXES = 8

@@ -109,7 +109,7 @@ class NetworkState:
         return Step(STOP, (STOP,), NetworkState(self.variant, self.settings, is_complete=True), steps=0)
 
     def step(self, edit: Edit) -> Step:
-        """Return an edit as a step; its action names the block type, so networks share it. Raises as the edit does."""
+        """Return an edit as a step; its action names only the block type, not the block. Raises as the edit does."""
         number = edit.blocks[0] if isinstance(edit, Replacement) else edit.block
         kind = self.variant.network.blocks[number].kind
         change = f"{words(edit.old)} -> {words(edit.new)}" if isinstance(edit, Replacement) else str(edit).split()[0]

@@ -4,7 +4,7 @@ A *draft* is a chain with the values of its properties. Progressive synthesis ap
 nearer to the wanted properties, and never removes an operation; its rivals are in :mod:`syno_lab.alpha.mutating`.
 
 Operations with equal properties on a tensor of a shape form a *choice*. Synthesis evaluates only the first operation of
-a choice, the *representative* (section 4.5). A second pass may replace it by any operation of the choice.
+a choice, the *representative* (section 4.5). A second pass may exchange the operations of a choice.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Draft:
     input_shape: Shape
     chain: tuple[Operation, ...] = ()
     others: tuple[tuple[Shape, Shape | None], ...] = ()
-    #: The states of the properties and the shapes after the chain.
+    #: For each property, the state after the chain; and the shapes after the chain.
     _states: tuple[Any, ...] = field(default=(), compare=False, repr=False)
     shape: Shape = field(default=(), compare=False)
     other_shapes: tuple[Shape, ...] = field(default=(), compare=False)
@@ -224,7 +224,7 @@ class Draft:
 
     @property
     def offers(self) -> tuple[Choice, ...]:
-        """The operations that the chain may get next (:func:`offered`). Raises EffortError beyond ``effort``."""
+        """The operations that the chain may get next (:func:`offered`). Raises EffortError if ``effort`` is used up."""
         if self.effort is not None:
             self.effort.look(f"looking at what follows {len(self.chain)} operations")
         return offered(self.shape, self.features, self.other_shapes)
@@ -258,7 +258,7 @@ class Draft:
         """Return the chain as a graph."""
         return Graph.chain(self.input_shape, self.chain)
 
-    if TYPE_CHECKING:  # syno_lab.alpha binds the method: its module imports drafts
+    if TYPE_CHECKING:  # syno_lab.alpha adds this method: the module that defines it imports drafts
 
         def explain_distance(self) -> str:
             """See :func:`syno_lab.alpha.menu.explain_distance`."""

@@ -201,7 +201,7 @@ class Tracer:
     # -- for the rows ------------------------------------------------------------------------------------------------
 
     def put(self, made: Operation, *tensors: int, source: str = "") -> int:
-        """Add a node; return the number of its tensor. Raises SpecError where the operation does not apply."""
+        """Add a node; return the number of its tensor. Raises SpecError where the operation does not fit."""
         self.shapes.append(made.shape(*(self.shapes[tensor] for tensor in tensors)))
         self.nodes.append(Node(made, tensors, source))
         return len(self.shapes) - 1

@@ -118,7 +118,7 @@ class Properties:
         return cls(shape, mixing=tuple(map("".join, marks)))
 
     def check_size(self, inputs: int, outputs: int) -> None:
-        """Check that the tables fit this number of inputs and outputs. Raises SpecError if they do not fit."""
+        """Check that the tables fit this number of inputs and outputs. Raises SpecError if a table does not fit."""
         for row in self.rows:
             self._check_size(row, inputs, outputs)
 
@@ -130,7 +130,7 @@ class Properties:
 
     @property
     def rows(self) -> tuple[Property[Any, Any], ...]:
-        """The three properties; the depth counts from :attr:`producer`."""
+        """The definitions of the three properties."""
         return (SHAPE, depth_property(self.producer), MIXING)
 
     def table(self, name: str) -> Table[Any]:

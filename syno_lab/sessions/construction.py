@@ -1,4 +1,4 @@
-"""How a system's operators are built step by step: a system describes a state, its steps, and how they look.
+"""How a system's operators are built step by step: a system describes its states, its steps, and their pictures.
 
 Sessions and their files, steppers, menus, traces, the tree of places, the explorer and the pages without a kernel use a
 :class:`Construction`, and are written once for all systems. The later classes describe abilities of only some systems.

@@ -39,8 +39,8 @@ def own_rule(given: OwnRule | RuleFunction) -> OwnRule:
 
     Args:
         given: a function of a state and a step that returns True to refuse the step. The function's name becomes the
-            rule's name, and the first line of its docstring the reason. Or ``file.py:function``; this process runs the
-            file.
+            rule's name, and the first line of its docstring the reason. ``file.py:function`` also works; this process
+            runs the file.
 
     Raises CodeError for any other value, and for a file that fails.
     """

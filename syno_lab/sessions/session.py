@@ -258,7 +258,7 @@ class Session(History):
         return facts
 
     def why(self, state: State, candidate: Hashable) -> dict[str, JSON]:
-        """Explain in a record of :class:`.Why` why a candidate is refused. Raises SynoError if it is not."""
+        """Explain in a record of :class:`.Why` why a candidate is refused. Raises SynoError for others."""
         facts: dict[str, JSON] = plain(self.construction.why(state, candidate))
         if isinstance(self.construction, Detours):
             way = self._detour(state, candidate)
