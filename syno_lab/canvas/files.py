@@ -64,7 +64,7 @@ def to_json(operator: Fitted) -> str:
 
 
 def from_json(text: str | bytes) -> Fitted:
-    """Read a kernel file. Raises FormatError with one line: expected value, found value and place in the file."""
+    """Read a kernel file. Raises FormatError with one line: expected value, found value, and where in the file."""
     record = read_versioned(text, _File, what="kernel file", name=FORMAT, version=VERSION, most=MAX_BYTES)
     nodes = tuple([Node(Primitive(node.primitive, node.parameter), tuple(node.inputs)) for node in record.nodes])
     try:

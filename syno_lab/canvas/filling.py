@@ -3,8 +3,8 @@
 A place is a convolution that a kernel replaces. All places of a network share the kernel and the number of groups. Each
 place has its own numbers for the dynamic variables; equal places have equal numbers. A variable must be a multiple of
 the least common multiple (lcm) of its denominators. The *base* solution is the least solution in proportion to the
-channels of the places. The solver increases it within the budget. As in the paper, variables are doubled one by one,
-the cheapest first. Then each variable grows by a half, by a quarter, … down to one lcm.
+channels of the places. The solver increases this solution within the budget. As in the paper, variables are doubled one
+by one, the cheapest first. Then each variable grows by a half, by a quarter, … down to one lcm.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Spent(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Numbers for the dynamic variables of a kernel."""
+    """Values for the dynamic variables of a kernel at all places."""
 
-    places: tuple[Place, ...]  # Places of different sizes.
+    places: tuple[Place, ...]  # The places, all of different sizes.
     numbers: tuple[tuple[int, ...], ...]  # For each place, the values of the kernel's dynamic variables.
-    spent: Spent  # The costs of all places together.
+    spent: Spent  # The costs, summed over all places.
 
 
 def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Solution | str:

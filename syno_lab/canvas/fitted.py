@@ -91,12 +91,12 @@ class Fitted:
         return OUTER + self.inner
 
     def complete_binding(self, binding: Binding | None = None, /) -> dict[str, int]:
-        """Return the numbers of all variables.
+        """Return a number for every variable.
 
-        Missing numbers come from the first place whose image and channels have the given numbers. Without such a place
-        the window is 3 x 3 and the stride 1. The template's C alone is not enough: C_in and C_out are required. Raises
-        SpecError for a number that is missing or no positive integer, for sizes that are not whole, and for a C that
-        does not agree with C_in and C_out.
+        Missing numbers come from the first place whose image and channels have the given numbers. Without a place of
+        these sizes the window is 3 x 3 and the stride 1. The template's C alone is not enough: C_in and C_out are
+        required. Raises SpecError for a number that is missing or no positive integer, for sizes that are not whole,
+        and for a C that does not agree with C_in and C_out.
         """
         sizes = dict(binding or {})
         outers = (outer_of(place) for place in self.places)
@@ -294,7 +294,7 @@ def group_choices(kernel: Kernel, places: Sequence[Place]) -> tuple[int, ...]:
 def fill(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Fitted | str:
     """Return the kernel with values for its dynamic variables within the budget; or in one line why none fit.
 
-    Places of equal sizes are merged. Without an upper limit the base solution stays. ``groups`` is the number for G.
+    Places of equal sizes are merged. Without an upper limit the base solution stays. ``groups``: the number G.
     """
     result = solve(kernel, places, budget, groups)
     return result if isinstance(result, str) else Fitted(kernel, groups, result.places, result.numbers)

@@ -1,10 +1,10 @@
 """The growth of a micro-DAG: limits of a draft, candidates for its next primitive, and random steps (section 6.1).
 
 A draft has w leaves (tensors that no node uses) and may get r more primitives. The draft can only be completed if r is
-large enough. The leaves need w - 1 broadcasts. A kernel must have an FC, a primitive that reads along H and one along
-W, and its output needs C·H·W elements. A step is refused at once if too few primitives are left after it, or if the
-least costs exceed the budget. A random step chooses the name of a primitive first and its tensors second. So pairs of
-tensors need not be listed, and all names are equally likely.
+large enough. To merge w leaves takes w - 1 broadcasts. A kernel must have an FC, a primitive that reads along H and one
+along W, and its output needs C·H·W elements. A step is refused at once if too few primitives are left after it, or if
+the least costs exceed the budget. A random step chooses the name of a primitive first and its tensors second. So pairs
+of tensors need not be listed, and all names are equally likely.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ class Growing:
     def _take(self, name: str, rng: random.Random) -> Growing | None:
         if name in BROADCASTS:
             return self._take_broadcast(name, rng)
-        # A primitive on a tensor that has a user already makes one leaf more.
+        # A primitive on a tensor that is no leaf adds a leaf.
         only_leaves = self.width >= min(self.room.width, self.left)
         options = [
             (number, primitive, shape)
@@ -444,7 +444,7 @@ def mixed(primitive: Primitive) -> tuple[bool, bool]:
 
 @lru_cache(maxsize=1 << 14)
 def _worth(shape: Shape) -> int:
-    """Return 2 for a leaf that can be the output, 1 for a leaf with H and W or a variable for them, else 0."""
+    """Return 2 for a leaf that can be the output, 1 for a leaf with H and W or a dynamic variable, else 0."""
     if solve_for_image(shape) is not None:
         return 2
     return int(shape.free is not None or (shape["H"] is not None and shape["W"] is not None))
@@ -452,7 +452,7 @@ def _worth(shape: Shape) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def offers(name: str, shape: Shape, fresh: int | None) -> tuple[tuple[Primitive, Shape], ...]:
-    """Return the primitives of a name with one input that apply to a tensor, and the shapes of their results.
+    """Return the primitives of a name (with one input) that apply to a tensor, and the shapes of their results.
 
     The channels of an FC are C, or the unused dynamic variable ``fresh``; None means that all variables are in use.
     """

@@ -86,7 +86,7 @@ def _normal(node: Node) -> Node:
     try:
         return Node(Primitive("fc", str(parse(node.primitive.parameter))), node.inputs)
     except SpecError:
-        return node  # try_result returns the reason
+        return node  # try_result returns the error
 
 
 def _try(node: Node, shapes: tuple[Shape, ...]) -> Shape | str:
@@ -148,7 +148,7 @@ class Draft:
         inputs: int | tuple[int, ...] | None = None,
         substitution: Substitution | None = None,
     ) -> Draft:
-        """Return the draft with one more node, after a substitution where one is passed.
+        """Return the draft with one more node, after ``substitution`` if it is passed.
 
         Args:
             step: a step or a candidate with its inputs and substitution, or a primitive, also as text: ``"unfold
@@ -321,7 +321,7 @@ class Kernel:
         """For each FC result that is normalised, by its tensor number: whether ReLU follows."""
         if not self.normalise:
             return {}
-        before_fc: set[int] = set()  # tensors before an FC
+        before_fc: set[int] = set()  # tensors from which an FC is computed
         relu_by_number = {}
         for number in range(len(self.nodes), 0, -1):
             node, shape = self.nodes[number - 1], self.shapes[number]

@@ -1,8 +1,8 @@
 """The mixing property of αNAS (section 3.1) for Canvas's kernels, wishes for this property, and the probe.
 
 For each element of a tensor, bits mark the indices along each input axis on which the element depends. Views move these
-sets of bits; sums and comparisons unite the sets of their inputs. So the matrix is exact for generic weights. A
-dependence that cancels out, as in a softmax of a constant, still counts.
+sets of bits; sums and comparisons unite the sets of their inputs. So the mixing property is exact for generic weights.
+A dependence that cancels out, as in a softmax of a constant, still counts.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _united(
     name, parameter = primitive
     a = inputs[0]
     if name in ("group", "shift", "unfold"):
-        return value(primitive, shapes, inputs, bound, None)  # moves elements; 0 outside means the empty set
+        return value(primitive, shapes, inputs, bound, None)  # these move elements; a 0 from outside is an empty set
     if name == "fc":
         union = _union(a, tuple([AXIS[slot] for slot in ("C", "KH", "KW")]))
         groups, channels = a.shape[AXIS["G"]], math.prod(result.at(bound)[:4])
@@ -205,7 +205,7 @@ def _module(operator: Fitted, bound: dict[str, int], rng: torch.Generator) -> nn
     for number, weight in enumerate(module.parameters()):
         if scales[number] == 3:
             torch.nn.init.normal_(weight, std=1 / math.sqrt(weight.shape[2]), generator=rng)
-        else:  # scale and offset follow an FC
+        else:  # scale and offset follow an FC's weight
             torch.nn.init.constant_(weight, float(scales[number - 1] == 3))
     for name, buffer in module.named_buffers():
         buffer.fill_(float(name.startswith("var")))

@@ -29,7 +29,7 @@ def graph_pane(asked: Asked[Any]) -> Picture:
     descriptions = words(asked.operator)
     links: dict[str, Link] = {}
     for name, light in lights(asked.operator.kernel.draft, descriptions).items():
-        if "-" not in name:  # the edges of a primitive have its links
+        if "-" not in name:  # the primitive's links include its edges
             kind = "tensor" if name.startswith("t") else "primitive"
             links[name] = {"words": descriptions[name], "kind": kind, "light": light, "marks": [], "lines": []}
     return {**picture_pane(asked), "links": links}
@@ -85,7 +85,7 @@ def _rows(operator: Fitted, bound: dict[str, int]) -> list[CostRow]:
     for number, node in enumerate(kernel.nodes, start=1):
         inputs, shape = tuple([kernel.shapes[tensor] for tensor in node.inputs]), kernel.shapes[number]
         elements = images * parts * shape.volume.at(template)
-        made = 0 if node.primitive.name == "group" else elements  # a group is a view
+        made = 0 if node.primitive.name == "group" else elements  # a group is a view and computes nothing
         cost = flops_of(node.primitive, inputs)
         runs = made if cost == FREE else images * parts * cost.size.at(template)
         weight = weight_of(node.primitive, inputs[0])

@@ -75,7 +75,7 @@ class Kind:
     """
 
     name: str
-    family: Family  # The family in Table 1.
+    family: Family  # The primitive's family in Table 1.
     meaning: str  # The value that the primitive computes, in one line.
     result: Result  # The shape of the result; raises PrimitiveError if the kind does not apply.
     choices: tuple[str, ...] | Callable[[Shape], tuple[str, ...]] = ()
@@ -238,7 +238,7 @@ def span_of(parameter: str) -> tuple[int, int]:
 def parts_of(parameter: str, lhs: Shape, rhs: Shape) -> Parts:
     """Return the two sides of a broadcast as views: LHS repeats inside the block of slots that the parameter names.
 
-    Raises PrimitiveError where LHS does not begin and end as the rest of RHS, or the block is not a multiple of LHS.
+    Raises PrimitiveError where LHS and RHS differ outside of the block, or the block is not a multiple of LHS.
     """
     start, stop = span_of(parameter)
     before = tuple([size for size in rhs.slots[:start] if size is not None])

@@ -58,13 +58,13 @@ def reference(kernel: Kernel, x: ArrayLike, *weights: ArrayLike, binding: Bindin
 
     Args:
         kernel: the template.
-        x: [N, C, H, W].
+        x: the input, [N, C, H, W].
         weights: the weights in the order of :attr:`.Kernel.weights`. A normalisation computes as a new module in
             evaluation: a mean of 0, a variance of 1.
         binding: a number for each variable of the kernel.
 
     Returns:
-        [N, C, H, W]. Raises SpecError where a number is missing, a size is not whole, or an array has a wrong shape.
+        The output. Raises SpecError where a number is missing, a size is not whole, or an array has a wrong shape.
     """
     bound = kernel.complete_binding(binding)
     wanted = kernel.weight_sizes(bound)
@@ -96,7 +96,7 @@ def at_place(operator: AtPlaces, x: ArrayLike, weights: Sequence[ArrayLike], bou
 
     Args:
         operator: the operator.
-        x: [N, C_in, s·H, s·W], any N.
+        x: the input, [N, C_in, s·H, s·W], any N.
         weights: the weights, with the shapes of :meth:`.Fitted.weight_sizes`.
         bound: a complete binding. Raises SpecError where an array does not fit the binding.
     """

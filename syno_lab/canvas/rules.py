@@ -77,7 +77,7 @@ class Rule:
 
     name: str  # The rule's name, a few words.
     sentence: str  # The reason for pruning, as text.
-    primitives: tuple[str, ...]  # The names of the primitives that it checks.
+    primitives: tuple[str, ...]  # The names of the primitives that the rule checks.
     prunes: Prunes  # Whether the rule prunes a node.
     exact: bool = True  # Whether the rule loses no kernel.
     source: str = "ours"  # The source of the rule.

@@ -67,7 +67,7 @@ class Sampler:
         must_have: names of the required primitives, each at least once. Kernels with all of these names are then drawn
             much more often.
         must_mix: whether a kernel must read neighbours along both axes of the image.
-        prefers_free: whether kernels whose sizes can be filled up to the budget are drawn more often than others.
+        prefers_free: whether kernels with dynamic variables, which can use up the budget, are drawn more often.
         normalise: whether results of FCs are normalised (:class:`.Kernel`); the cost includes the normalisation.
         without_rules: names of the rules (:data:`.RULES`) that prune nothing.
         seed: the seed of the draws; equal seeds draw equal kernels.
@@ -184,7 +184,7 @@ class Sampler:
                 returns += 1
                 if returns > _RETURNS or len(growing.nodes) < _BACK:
                     return Try(None, DEAD_END)
-                grown = Growing(room, growing.nodes[:-_BACK], growing.shapes[:-_BACK])  # substitutions are not undone
+                grown = Growing(room, growing.nodes[:-_BACK], growing.shapes[:-_BACK])  # earlier substitutions stay
             growing = grown
         try:
             kernel = growing.draft().kernel(normalise=self.normalise)
@@ -236,7 +236,7 @@ class Sampler:
 
 def _given(places: Any, example: Example | None) -> Sequence[Place | Site]:
     """Return the sites of a network; return places or sites unchanged."""
-    if not hasattr(places, "named_modules"):  # no network; the check does not import torch
+    if not hasattr(places, "named_modules"):  # not a network (a check without torch)
         if example is not None:
             raise SpecError("example: expected no example for places, which have their sizes, found one")
         items: Sequence[Place | Site] = places

@@ -32,7 +32,7 @@ _FIRST = SYMBOLS.position["x0"]
 
 @lru_cache(maxsize=1 << 12)
 def parse(text: str) -> Size:
-    """Parse a size such as ``C/G`` or ``G^-1*C``. Raises SpecError for another text."""
+    """Parse a size such as ``C/G`` or ``G^-1*C``. Raises SpecError for a text that is no size."""
     return SYMBOLS.size(text)
 
 

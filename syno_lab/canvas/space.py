@@ -38,8 +38,8 @@ _RARE = 1e-3  # the least probability of a name, for drafts to which no other ap
 class KernelSpace(OperatorSpace):
     """The kernels that fit all convolutions of a request, with their variables solved within the request's FLOPs.
 
-    Convolutions that no kernel can replace stay. Raises SpecError where all convolutions stay or no FLOPs are left for
-    a kernel, for limits that Canvas does not have, and for a text without valid wishes.
+    Convolutions that no kernel can replace stay in the network. Raises SpecError where all convolutions stay or no
+    FLOPs are left for a kernel, for limits that Canvas does not have, and for a text without valid wishes.
     """
 
     def __init__(self, request: SpaceRequest) -> None:
@@ -147,7 +147,7 @@ class KernelState:
 
     rules: _Rules  # the space, and the callback that accepts operators
     draft: Draft
-    room: Room | None = None  # None until the number of primitives is chosen.
+    room: Room | None = None  # The limits; None until the number of primitives is chosen.
     name: str = ""  # The name of the primitive whose tensors are chosen next, or empty.
     groups: int = 0  # The number for G; 0 until it is chosen.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from syno_lab.canvas.shape import Shape
 
 #: exp(a) is bounded by a large number. Behind a minimum or a ReLU, an infinite value would have a gradient of 0 times
-#: infinity. That is NaN, and ends the training.
+#: infinity. This product is NaN, and ends the training.
 _EXP = """
 def exp(a):
     largest = {torch.float16: 11, torch.float64: 709}.get(a.dtype, 88)  # above it exp overflows
@@ -200,7 +200,7 @@ class _Writer:
 
     def _unfold(self, a: str, shape: Shape, slots: tuple[str, ...]) -> str:
         """Return windows as a stride over a padded copy; each new axis comes last and moves to its slot."""
-        pads = []  # from the last axis to the first padded axis
+        pads = []  # border widths, from the last axis to the first padded axis
         for slot in ("W", "H"):
             if shape[slot] is not None:
                 pads += [self.bound[f"K{slot}"] // 2] * 2 if slot in slots else [0, 0]
@@ -220,7 +220,7 @@ class _Writer:
         image = [shape.size(slot).at(self.bound) for slot in ("H", "W")]
         channels = groups * inputs // prod(windows)  # channels of all parts
         if of == 0 and groups == parts > 1 and self.place.c_in < self.place.c_out:
-            a, groups_of_it = "image", 1  # all parts have the same image: one convolution for all outputs
+            a, groups_of_it = "image", 1  # all parts have the same input: one convolution for all
         elif parts > 1:
             a, groups_of_it = f"t{of}.reshape({', '.join(map(str, ('m', channels, *image)))})", groups
         else:

@@ -209,7 +209,7 @@ class Driver(Loop):
     def _start_next(self) -> _Pending | None:
         """Store the next operator and start its training; None if the search found no operator in time."""
         candidate, self._ahead = self._ahead, None
-        if candidate is not None and not self.space.accepts(candidate.operator):  # above the new limit
+        if candidate is not None and not self.space.accepts(candidate.operator):  # the limit is lower now
             self.search.drop(candidate)
             candidate = None
         gives_up = self.out_of_patience()

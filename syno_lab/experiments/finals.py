@@ -1,8 +1,8 @@
 """The final comparison of a search: the baseline and the best operators, trained alike on several seeds.
 
 This module trains as :func:`syno_lab.trial.run_stage` does, but through the search's runner. All trainings start
-together, a killed search keeps them, and the baseline is trained once for all operators. Only the finals train on all
-training images and read the test images.
+together, a killed search keeps these trainings, and the baseline is trained once for all operators. Only the finals
+train on all training images and read the test images.
 """
 
 from __future__ import annotations

@@ -147,11 +147,11 @@ def run_search(
 ) -> dict[str, JSON]:
     """Run Syno's Algorithm 1: extract, derive, search, evaluate, decide, store; continue a stored search.
 
-    The baseline is trained first, with the same settings and seeds. Then the search's time starts. At the end the best
-    operator within each share of FLOPs (:data:`.standing.SHARES`), and the best known operator (if any), are trained on
-    the same seeds. With a :class:`.TuningChoice`, trials about as accurate as the baseline are tuned during the search,
-    and the call waits for the tunings at the end. ``folder`` gets the files for views (:mod:`.watching`) and, at the
-    end, the result. :func:`.run_untrained` runs an untrained search.
+    The baseline is trained first, with the same settings and seeds. The time of the search starts after the baseline.
+    At the end the best operator within each share of FLOPs (:data:`.standing.SHARES`), and the best known operator (if
+    any), are trained on the same seeds. With a :class:`.TuningChoice`, trials about as accurate as the baseline are
+    tuned during the search, and the call waits for the tunings at the end. ``folder`` gets the files for views
+    (:mod:`.watching`) and, at the end, the result. :func:`.run_untrained` runs an untrained search.
 
     Raises:
         SpecError, StoreError: as :meth:`.Begun.of`.

@@ -247,7 +247,7 @@ class RungDriver(Loop):
             search.told.clear()  # only the elites of this search are needed
         spent = self.cpu_clock() - started
         self.funnel.spend(spent)
-        # A draw that timed out may continue with the next call. Otherwise no operator is left.
+        # A draw that timed out may continue with the next call. Without a timeout, no operator is left.
         return candidate is not None or spent > DRAW_S
 
     def _next_rung(self, plan: Plan, rung: Rung) -> None:

@@ -110,9 +110,9 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
             (:class:`syno_lab.ir.spec.Limits`).
         coefficients, occurrences: see :func:`syno_lab.pgraphs.of_network.derive_spec`; None: the system's defaults.
         weight_limits: ``primary``: primary variables in dimensions of weights count as occurrences too; ``free``: they
-            do not. A system has default limits for each.
+            do not. A system has default limits for both values.
         starts_with_known: whether to train the space's known operators first (:meth:`.OperatorSpace.known`). The search
-            learns from known operators and is compared with them. They count as trials, never as discovered.
+            learns from known operators and is compared with them. They count as trials, not as discovered operators.
         tuning: which trials are tuned, and how; None: no trial is tuned. The objective ``latency`` requires a tuning.
         untrained: whether operators are ranked by the system's probe (:meth:`.OperatorSpace.probe`); ``trials`` counts
             the examined operators.

@@ -117,7 +117,7 @@ class Space:
         self._wished: set[int] = set()
         self._wished_keys: set[int] = set()
         self._scored: set[int] = set()
-        self._costs = lru_cache(maxsize=COSTS_KEPT)(self._computed_costs)  # often several calls for one operator
+        self._costs = lru_cache(maxsize=COSTS_KEPT)(self._computed_costs)  # often called again for the same operator
         space_request = SpaceRequest(
             self.sites,
             self.strides,

@@ -121,7 +121,7 @@ class _Pending:
     number: int | None  # None: the baseline
     layers: list[Layer] | None  # None: the whole network
     params: dict[str, JSON]
-    running: Running | None = None  # None: not started yet
+    running: Running | None = None  # None before the start
 
 
 class Tunings:

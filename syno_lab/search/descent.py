@@ -10,7 +10,7 @@ from typing import Any
 
 from syno_lab.search.protocol import Child, State, Step, Trail
 
-#: The limit of dead ends for one descent; the next descent begins elsewhere.
+#: The most dead ends of one descent; the next descent begins elsewhere.
 TURNS = 30
 #: The number of failed descents after which some descents may meet more dead ends, to notice an exhausted space. Most
 #: descents keep the low limit, because going on after dead ends does not help where few states have operators.
@@ -27,7 +27,7 @@ def never() -> bool:
 
 @dataclass
 class Facts:
-    """Facts about a space that hold for every search in it.
+    """Facts about a search space that hold for every search.
 
     Attributes:
         dead: keys of partial states from which no operator can be completed.

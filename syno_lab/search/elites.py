@@ -4,7 +4,7 @@ The method is MAP-Elites (Mouret and Clune, Illuminating search spaces by mappin
 dimension, because a front of reward against cost needs the best operators of each cost. A call of ``ask`` has three
 ways to make an operator: a descent from the root, an elite with new steps after a random position, or a neighbour of an
 elite. A neighbour has another size in one step; its later steps are the elite's if possible. The search has no tree and
-no estimate, so a call costs little more than a descent. Use it for rewards that need no training (:func:`examine`).
+no estimate, so a call costs little more than a descent. It suits rewards that need no training (:func:`examine`).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Elites:
         bins += [[] for _ in range(self._ranges - len(bins))]
         elites = bins[number]
         elites.append(elite)
-        elites.sort(key=lambda e: (-e.score, e.cost))  # stable: of equal elites the earlier stays first
+        elites.sort(key=lambda e: (-e.score, e.cost))  # a stable sort: of equal elites, the earlier stays first
         if len(elites) <= self.per_bin:
             return True
         return elites.pop() is not elite

@@ -11,8 +11,8 @@ UCT: in the tree, values of nodes choose the path; below the tree, steps are ran
   the nearest ancestor with enough rewards (GRAVE: Cazenave, Generalized rapid action value estimation, 2015). Random
   descents use the root's values (MAST: Finnsson and Björnsson, Simulation-based approach to general game playing,
   2008). The values choose the new child among a few children that are drawn by weight.
-* Virtual loss (optional): an outstanding operator counts as a loss until its reward is told, so the next search goes
-  elsewhere (Chaslot, Winands and van den Herik, Parallel Monte-Carlo tree search, 2008). Otherwise it is one visit.
+* Virtual loss (optional): an outstanding operator counts as a loss, and not only as a visit, until its reward is told.
+  So the next search goes elsewhere (Chaslot, Winands and van den Herik, Parallel Monte-Carlo tree search, 2008).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Settings:
         width: the number of open children of a node after one search.
         growth: the number of open children grows with the number of searches to this power, from 0 to 1.
         looks: the number of drawn children among which the values of actions choose, for a new node and in random
-            descents. With 1, the child is drawn by weight alone.
+            descents. With ``looks`` = 1, the weight alone decides.
         temperature: the temperature of the random choice by values of actions; infinity means a uniform choice.
         trust: the least number of rewards with which a node uses its own values of actions instead of an ancestor's.
         virtual_loss: the number of losses that an outstanding operator counts for.
@@ -205,7 +205,7 @@ class MonteCarloTreeSearch(Search):
                 if rest is not None:
                     steps = (*(place.step for place in path if place.step is not None), *rest)
                     operator = claim(steps[-1].state, self.facts, self._known)
-                    if added.state.is_complete:  # its operator is asked for at once
+                    if added.state.is_complete:  # the operator is proposed at once
                         tree.close(added)
                     if operator is not None:
                         trail = Trail(steps)

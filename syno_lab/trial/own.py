@@ -1,9 +1,9 @@
 """Networks, data and primitives of the user's own: which of their code may run in this process.
 
 A request names a network or data of the user's own (``own:make_model@DIGEST``), and may carry their functions as text.
-A request runs none of this text by itself, because the request may come from a file. :func:`bring` runs the text. It is
-called if the user has named the file, in a job with a valid signature, and in a trial's process if the parent process
-has run the text.
+A request runs none of this text by itself, because the request may come from a file. :func:`bring` runs the text.
+:func:`bring` is called if the user has named the file, in a job with a valid signature, and in a trial's process if the
+parent process has run the text.
 """
 
 from __future__ import annotations

@@ -64,9 +64,9 @@ def run_trial(
     """Train as ``request`` describes, and return the outcome.
 
     Each epoch writes a checkpoint to ``folder``. A trial that finds its own checkpoint reports this and continues;
-    except for the seconds, its outcome equals the outcome of an uninterrupted trial. A trial that finds its outcome
-    returns it. A trial that no later call continues writes its outcome to ``folder/outcome.json`` and removes the
-    checkpoint.
+    except for the seconds, its outcome equals the outcome of an uninterrupted trial. A trial that finds its own outcome
+    in ``folder`` returns this outcome. A trial that no later call continues writes its outcome to
+    ``folder/outcome.json`` and removes the checkpoint.
 
     ``report(fraction, message)`` and ``should_stop`` are called after every batch. However the trial ends, the result
     is a :class:`.TrialOutcome`: bad requests, missing data and exceptions of the user's own code have the state
@@ -141,7 +141,7 @@ class _Trial:
             elif isinstance(error, RuntimeError | ValueError | OSError) or (self._is_own and is_theirs(error)):
                 end = _End("failed", said_by(error))
             else:
-                raise  # a bug, or Ctrl-C
+                raise  # a bug, or the user pressed Ctrl-C
         finally:
             # The weights are no longer needed, and a retry needs their memory.
             if self.network is not None:

@@ -48,10 +48,10 @@ def rungs_of(request: TrialRequest) -> tuple[Rung, ...]:
 def rung_request(request: TrialRequest, rung: Rung, *, seed: int = 0, baseline_s: float | None = None) -> TrialRequest:
     """Return the request to train the same operator on the rung, with seed ``seed``.
 
-    The trial is measured on held-out training images (by default a share of :data:`HOLDOUT`). No rule may end it early,
-    because trials on a rung are compared only at its end. ``baseline_s`` has the seconds of the baseline's training on
-    this rung (:attr:`.TrialOutcome.work_s`). An operator that takes :data:`TIMES_THE_BASELINE` times as long then ends
-    as ``timeout`` after :data:`PROBE_STEPS` batches.
+    The trial is measured on held-out training images (by default a share of :data:`HOLDOUT`). No rule may end the trial
+    early, because trials on a rung are compared only at the end. ``baseline_s`` has the seconds of the baseline's
+    training on this rung (:attr:`.TrialOutcome.work_s`). An operator that takes :data:`TIMES_THE_BASELINE` times as
+    long then ends as ``timeout`` after :data:`PROBE_STEPS` batches.
 
     Raises SpecError if the rung changes a field that requests do not have.
     """

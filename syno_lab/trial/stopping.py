@@ -50,8 +50,8 @@ class CanvasRule(_Bounded):
 
     accuracy(epoch) >= λ · accuracy_max(epoch) with λ = f(epoch / epochs) and f(x) = θ + (1 - θ) x: λ grows from θ to 1.
     The best rival has the highest value in its curve; the first of equal rivals counts. If the best rival's curve is
-    shorter than the training's, the rule does not stop the training. ``theta``: from 0 to 1, typically 0.5. ``warmup``:
-    first epochs that the rule ignores (our addition; the paper has none).
+    shorter than the training's, the rule does not stop the training. ``theta``: θ, from 0 to 1, typically 0.5.
+    ``warmup``: first epochs that the rule ignores (our addition; the paper has none).
     """
 
     name: ClassVar[str] = "canvas"

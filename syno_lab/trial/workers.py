@@ -151,7 +151,7 @@ def _trial(say: Callable[[object], None], _: Callable[[], object], params: dict[
         answer = run_trial(request, folder=folder)
     except DiskFullError as error:
         answer = error
-    except SynoError as error:  # a request of another version, or wrong code
+    except SynoError as error:  # a request of another version, or failing code
         answer = TrialOutcome(state="failed", reason=str(error))
     except Exception as error:  # noqa: BLE001 - a bug: the search continues, and its store has the reason
         traceback.print_exc()
