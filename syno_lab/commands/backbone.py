@@ -65,7 +65,7 @@ def command(
     selection = replace(chosen.selection, strides=strides, pointwise=pointwise or chosen.selection.pointwise)
     if layers is not None:
         kinds: tuple[Kind, ...] = ("conv2d", "linear") if layers == "both" else (layers,)
-        # The backbone's own name patterns apply only to its own kinds of layers.
+        # The backbone's name patterns apply only to the kinds of layers that it replaces by default.
         names = chosen.selection.names if chosen.selection.kinds == kinds else ("*",)
         selection = replace(selection, kinds=kinds, names=names)
     if match:
@@ -119,9 +119,9 @@ def command(
 def _put_in(
     operator: tuple[str, Operator], seen: Survey, sites: list[Site], rows: list[dict[str, Any]], strides: StridesName
 ) -> tuple[int, int]:
-    """Return the FLOPs and parameters of the network with the operator in it; add each slot's costs to its row.
+    """Return the FLOPs and parameters of the network with the operator in it; add the costs of a slot to its row.
 
-    The row of a layer that stays unchanged gets the reason. Raises SpecError if the operator fits nowhere.
+    Add the reason to the row of each layer that stays unchanged. Raises SpecError if the operator fits nowhere.
     """
     from syno_lab.models.slot import costs
 

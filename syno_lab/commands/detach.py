@@ -1,7 +1,7 @@
-"""The options, the lab and the submission of commands that submit or list jobs.
+"""The options, the lab and the submission of jobs for all commands that submit or list jobs.
 
 Notebooks submit with ``--detach`` too: ``%%syno search`` runs the command with this option inside :func:`working_in`.
-So the job goes to the lab that the notebook has open.
+So the job is submitted to the lab that the notebook has open.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FolderOption = Annotated[
     typer.Option(
         "--folder",
         metavar="PATH",
-        callback=lambda folder: folder and place.lab_folder(folder),  # before the user's code changes folders
+        callback=lambda folder: folder and place.lab_folder(folder),  # before the user's code changes the folder
         help=f"The lab's folder. [default: ${place.FOLDER_VARIABLE}, else .syno-lab]",
     ),
 ]
@@ -63,7 +63,7 @@ def use_lab(folder: Path | None = None, *, start: bool = True) -> Iterator[Lab]:
 
 @contextmanager
 def working_in(lab: Lab) -> Iterator[None]:
-    """Let commands in the block use this open lab; its owner runs its jobs."""
+    """Let commands in the block use this open lab; the owner of the lab runs the jobs."""
     token = _working_lab.set(lab)
     try:
         yield
@@ -72,7 +72,7 @@ def working_in(lab: Lab) -> Iterator[None]:
 
 
 def hand_over(lab: Lab) -> None:
-    """Submit all jobs that can run to the cluster, if this process ends afterwards and has no keeper for them.
+    """Submit all jobs that can run to the cluster, if this process has no keeper that would submit them later.
 
     Raises JobError if the cluster does not start or answer.
     """
@@ -83,7 +83,7 @@ def hand_over(lab: Lab) -> None:
 def detach_all(jobs: Iterable[tuple[str, Mapping[str, JSON], str]], folder: Path | None = None) -> None:
     """Submit jobs, each as (kind, parameters, name), and print their numbers; JSON: ``{"jobs": [record, …]}``.
 
-    They run in the lab's folder, so paths in the parameters must be absolute. Raises SynoError if the folder cannot be
+    Jobs run in the lab's folder, so paths in the parameters must be absolute. Raises SynoError if the folder cannot be
     written to, a kind is unknown, parameters are not plain data, or no cluster starts.
     """
     with use_lab(folder) as lab:

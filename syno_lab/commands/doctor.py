@@ -36,7 +36,7 @@ def command(
 
 
 def say_findings(findings: Sequence[Finding], facts: Mapping[str, str], mark: str) -> bool:
-    """Print findings, with ``mark`` before optional things that are missing; return whether no needed thing is missing.
+    """Print findings, with ``mark`` before missing optional things; return whether all necessary things were found.
 
     The JSON includes ``facts``.
     """
@@ -54,7 +54,7 @@ def _here(report: Reporter) -> Iterator[Finding]:
 
     from syno_lab.doctor import CHECKS, run_check
 
-    # In parallel: most of the time is spent in child processes that import torch and TVM.
+    # Run the checks in parallel, because most of the time is for child processes that import torch and TVM.
     with ThreadPoolExecutor(len(CHECKS)) as pool:
         findings = [pool.submit(run_check, check) for check in CHECKS]
         for index, (check, finding) in enumerate(zip(CHECKS, findings, strict=True)):

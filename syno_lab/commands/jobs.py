@@ -46,10 +46,10 @@ Jobs = Annotated[list[int], typer.Argument(metavar="JOB…", help="Numbers of jo
 
 
 def job_row(record: JobRecord) -> dict[str, str]:
-    """Describe a job in one row: its kind and name, its state and the reason.
+    """Describe a job in a row of the table: its kind and name, its state and the reason.
 
-    ``done`` is in percent, ``left`` is an estimate, ``wall_s`` is the sum of the seconds of all attempts, including the
-    current attempt.
+    ``done`` is in percent, ``left`` is the estimated remaining time, and ``wall_s`` is the sum of the seconds of all
+    attempts, including the current one.
     """
     seconds = record.wall_s
     if record.state == "running" and record.started is not None:
@@ -70,7 +70,7 @@ def job_row(record: JobRecord) -> dict[str, str]:
 
 
 def _check_replaceable(certificate: Path) -> None:
-    """Refuse a file that exists and is no certificate, because writing would lose it. Raises JobError."""
+    """Refuse an existing file that is no certificate, because writing would destroy its content. Raises JobError."""
     if not certificate.exists():
         return
     if not certificate.is_file() or b"-----BEGIN " not in certificate.read_bytes()[:100]:
@@ -226,7 +226,7 @@ def log(
         while follow and not (record := handle.record()).is_ended and record.reason != unsigned(job):
             time.sleep(_PERIOD_S)
             before, text = text, handle.log(attempt)
-            _say_text(text[len(before) :] if text.startswith(before) else text)  # else: a new attempt's log
+            _say_text(text[len(before) :] if text.startswith(before) else text)  # else the log is of a new attempt
     write_json({"job": job, "log": text})
 
 
@@ -289,9 +289,9 @@ def serve(
 
 
 def _check_own_lab(root: Path) -> None:
-    """Refuse to serve a folder that another user owns or may write to: other machines run jobs from it.
+    """Refuse to serve a folder that another user owns or may write to, because other machines run jobs from it.
 
-    First remove the rights of others from a lab of the user's own, as when it is opened.
+    First remove other users' rights on the lab if the user owns it, as when a lab is opened.
     """
     from syno_lab.store.database import FILE_NAME
 
@@ -304,7 +304,7 @@ def _check_own_lab(root: Path) -> None:
 
 
 def _steer(action: str, jobs: Sequence[int], folder: Path | None) -> None:
-    """Perform one action on each job. Look all jobs up first, so that a wrong number changes nothing."""
+    """Perform an action on each job. Look up all jobs first, so that a wrong number changes nothing."""
     runs = action in ("resume", "retry")
     with use_lab(folder, start=runs) as lab:
         handles = [lab.job(job) for job in jobs]

@@ -19,7 +19,7 @@ from syno_lab.store.place import FOLDER_VARIABLE
 
 NAME = "syno-lab"
 DISPLAY_NAME = "Syno Lab"
-_PROGRAM = "syno_widgets.kernelspec"  # a child process, because the engine must not import Jupyter
+_PROGRAM = "syno_widgets.kernelspec"  # use a child process, because the engine must not import Jupyter
 
 app = typer.Typer(help='The Jupyter kernel "Syno Lab".', no_args_is_help=True)
 
@@ -85,7 +85,7 @@ def _variable(text: str) -> str:
 
 @private.usual()  # the kernel may be for all users of this Python
 def ask(*arguments: str) -> Any:
-    """Run ``python -m syno_widgets.kernelspec`` with these arguments, and return its answer.
+    """Run ``python -m syno_widgets.kernelspec`` with these arguments, and return its output.
 
     Raises SynoError with the program's message if the program fails.
     """

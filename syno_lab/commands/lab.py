@@ -19,7 +19,7 @@ from syno_lab.processes.process import module_command
 
 TOUR = "01_tour.ipynb"
 COURSE = "course"
-KERNELS = Path(".syno-lab") / "jupyter"  # relative to the folder of the copies
+KERNELS = Path(".syno-lab") / "jupyter"  # path relative to the folder of the copies
 
 
 def notebooks_folder() -> Path:
@@ -39,7 +39,7 @@ def notebooks_folder() -> Path:
 def copy_notebooks(folder: Path) -> Path:
     """Copy all notebooks into ``folder`` for the kernel "Syno Lab"; return the path of the tour's copy.
 
-    An existing copy stays unchanged, with its kernel.
+    An existing copy keeps its content and its kernel.
 
     Raises SynoError if there is no tour or the folder cannot be written to.
     """
@@ -101,7 +101,7 @@ def command(
     offer_kernel(folder)
     write_json({"notebook": str(notebook.resolve())})
     arguments = module_command("jupyterlab", str(notebook))
-    # Without encryption every user of this machine could read the output of cells. "auto" lets kernels without it run.
+    # Without encryption every user of this machine could read the output of cells. "auto" permits kernels without it.
     arguments.append("--KernelManager.transport_encryption=auto")
     if not browser:
         arguments.append("--no-browser")

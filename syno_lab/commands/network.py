@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from syno_lab.tuning.versus import LayerComparison, NetworkComparison
 
 
-#: The parts of a network that are compared.
+#: The parts of a network that can be compared: its layers, or the whole network.
 Part = Literal["both", "whole", "layers"]
 
 
@@ -120,9 +120,9 @@ def command(
 def _print_results(
     label: str, name: str, others: str, where: str, layers: tuple[LayerComparison, ...], whole: NetworkComparison | None
 ) -> dict[str, JSON]:
-    """Print the results, ``where`` and how they were measured; return them for JSON.
+    """Print the results, and ``where`` and how they were measured; return data for JSON.
 
-    ``others``: the name of the layers that the operator replaces.
+    ``others``: the name for the layers that the operator replaces.
     """
     from syno_lab.tuning.versus import geometric_mean
 

@@ -37,7 +37,7 @@ def load_operator(text: str, *, besides: Iterable[str] = ()) -> tuple[str, Opera
 
 
 def parse_binding(texts: Iterable[str]) -> dict[str, int]:
-    """Parse ``["C_in=64", "H=28"]`` as a dictionary. Raises SpecError for other texts or a repeated name."""
+    """Parse ``["C_in=64", "H=28"]`` as a dictionary. Raises SpecError for a text in another form or a repeated name."""
     binding: dict[str, int] = {}
     for text in texts:
         name, equals, number = text.partition("=")
@@ -80,7 +80,7 @@ def complete_binding(operator: Operator, texts: Iterable[str] | None) -> dict[st
 
 
 def complete_operator(incomplete: str) -> Iterable[str]:
-    """List the known operators whose names begin with ``incomplete``; without any, the shell completes files."""
+    """List the known operators whose names begin with ``incomplete``; without such names, the shell completes files."""
     return [name for name in known_operators() if name.startswith(incomplete)]
 
 
@@ -92,9 +92,9 @@ OutOption = Annotated[
 
 @contextmanager
 def operator_lines(path: Path | None) -> Iterator[Callable[[Operator], None]]:
-    """Yield a function that writes each operator on its own line at once; without a path it does nothing.
+    """Yield a function that writes an operator as a line at once; without a path the function does nothing.
 
-    The first operator, or the end of the block, creates the file; an error before leaves an older file unchanged.
+    The first operator, or the end of the block, creates the file; an earlier error leaves an existing file unchanged.
     """
     if path is None:
         yield lambda operator: None
@@ -108,7 +108,7 @@ def operator_lines(path: Path | None) -> Iterator[Callable[[Operator], None]]:
         try:
             if not files:
                 with private.usual():
-                    files.append(stack.enter_context(path.open("wb", buffering=0)))  # unbuffered: a kill loses no line
+                    files.append(stack.enter_context(path.open("wb", buffering=0)))  # no buffer: a kill loses no line
             length = len(remaining)
             try:
                 while remaining:

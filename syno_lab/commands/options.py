@@ -35,7 +35,7 @@ DataOption = Annotated[
 
 @dataclass(frozen=True)
 class Built:
-    """How a network for a training is built, and its numeric precision."""
+    """The options that decide how a network for a training is built, and its numeric precision."""
 
     width: Annotated[int | None, typer.Option(min=1, help="Channels of the network. [default: its own]")] = None
     blocks: Annotated[int | None, typer.Option(min=1, help="Residual blocks in each stage. [default: its own]")] = None
@@ -54,7 +54,7 @@ class Built:
         return {name: value for name, value in sizes.items() if value} | backbone_options(self.option or ())
 
     def precision_on(self, device: str) -> Literal["float32", "bfloat16", "float16"]:
-        """Return the precision of a request; ``fastest`` is measured."""
+        """Return the precision of a request; for ``fastest``, measure which precision is fastest."""
         if self.precision != "fastest":
             return self.precision
         from syno_lab.training.recipes import fastest_precision
@@ -65,10 +65,10 @@ class Built:
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``command`` with a signature for typer and with the option ``--json``.
 
-    A parameter that is a dataclass or a struct is a group: each of its fields becomes an option, in order, and the
-    command receives the group. The fields of a dataclass have types, help texts and defaults, as parameters do. The
-    fields of a struct have metadata of :func:`syno_lab.settings.setting`. Option names are unique. Numbers of more than
-    18 digits are refused, because SQLite and torch cannot store them.
+    A parameter that is a dataclass or a struct is a group of options: each field becomes an option, in order, and the
+    command receives the complete group. The fields of a dataclass have types, help texts and defaults, as parameters of
+    a command have. The fields of a struct have metadata of :func:`syno_lab.settings.setting`. Option names are unique.
+    Numbers of more than 18 digits are refused, because SQLite and torch cannot store them.
     """
     json = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=JsonTarget)
     options = [*_options(command), json]
@@ -88,7 +88,7 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _parts(called: Callable[..., Any]) -> Iterator[tuple[str, inspect.Parameter]]:
-    """Yield the parameters of a command, or the fields of a group, by name, as parameters for typer."""
+    """Yield the name of each parameter of a command, or of each field of a group, with its parameter for typer."""
     hints = get_type_hints(called, include_extras=True)
     about = settings_of(called) if isinstance(called, type) and issubclass(called, msgspec.Struct) else None
     for name, parameter in inspect.signature(called).parameters.items():
@@ -97,7 +97,7 @@ def _parts(called: Callable[..., Any]) -> Iterator[tuple[str, inspect.Parameter]
             yield name, option_parameter
         elif name in about:
             more = about[name].extra or {}
-            names = more["names"] or (f"--{name.replace('_', '-')}",)  # a flag needs its name, else typer adds a --no-…
+            names = more["names"] or (f"--{name.replace('_', '-')}",)  # a flag needs a name, else typer adds --no-…
             option = typer.Option(*names, help=about[name].description, metavar=more["metavar"], min=more["least"])
             kind: Any = Annotated[get_args(hints[name])[0], option]
             yield name, option_parameter.replace(name=names[0].strip("-").replace("-", "_"), annotation=kind)
@@ -123,7 +123,7 @@ def _masked(option: inspect.Parameter) -> inspect.Parameter:
 
 
 def _called(called: Callable[..., Any], values: dict[str, Any]) -> Any:
-    """Call the command, or create the group, with its values."""
+    """Call the command, or create the group, with its values from the command line."""
     return called(
         **{
             name: _called(parameter.annotation, values) if _is_group(parameter.annotation) else values[parameter.name]
@@ -168,14 +168,14 @@ def backbone_options(texts: Iterable[str]) -> dict[str, JSON]:
 
 
 def whole_path(data: str) -> str:
-    """Return the absolute path of data, valid in every process and folder; ``digits`` stays unchanged."""
+    """Return the absolute path of data, for all processes and working folders; ``digits`` stays unchanged."""
     from syno_lab.data.datasets import DIGITS
 
     return data if data == DIGITS else str(Path(data).expanduser().absolute())
 
 
 def named_value(text: str, option: str, example: str) -> tuple[str, str]:
-    """Split ``NAME=VALUE``. Raises SpecError with the option and an example for another text."""
+    """Split ``NAME=VALUE``. Raises SpecError with the option and an example for other texts."""
     name, equals, value = text.partition("=")
     if not name or not equals or not value:
         raise SpecError(f"{option}: expected NAME=VALUE such as {example}, found {quoted(text)}")

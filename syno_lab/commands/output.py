@@ -35,7 +35,7 @@ _target: ContextVar[str | None] = ContextVar("target", default=None)
 
 
 def check_json(target: str | None) -> str | None:
-    """Make the path for the JSON absolute, because the user's code may change the working folder; keep ``-`` and None.
+    """Make the path for the JSON absolute, because the user's code may change the folder; do not change ``-`` and None.
 
     Raises SynoError before the work begins if the file cannot be written.
     """
@@ -70,7 +70,7 @@ def json_to(target: str | None) -> Iterator[None]:
 
 
 def is_for_json() -> bool:
-    """Tell whether standard output is reserved for JSON."""
+    """Return whether standard output is reserved for JSON."""
     return _target.get() == STANDARD_OUTPUT
 
 
@@ -103,7 +103,7 @@ def say(text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Print one line about the work on standard error, without control characters, of at most 500 characters."""
+    """Print a line about the work, without control characters and of at most 500 characters, on standard error."""
     typer.echo(printable(text, _LONG), err=True)
 
 
@@ -146,7 +146,7 @@ def _cell(value: JSON) -> str:
 class Reporter:
     """Print progress on standard error: as bars on a terminal, else as a line every few seconds.
 
-    A reporter is a context manager and a function ``report(stage, fraction, message)``; ``fraction`` is done, 0 to 1.
+    A reporter is a context manager and a function ``report(stage, fraction, message)``; ``fraction`` is the share done.
     """
 
     def __init__(self) -> None:
@@ -184,7 +184,7 @@ class Reporter:
         """Print a table under its title, above the bars if there are bars."""
         from rich.text import Text
 
-        if self._bars is None:  # no terminal: the width of :func:`say_table`
+        if self._bars is None:  # without a terminal, use the width of :func:`say_table`
             self._console.width = _WIDE
         self._console.print(Text(printable(title)))
         self._console.print(drawn)

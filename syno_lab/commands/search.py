@@ -34,7 +34,7 @@ KIND = "search"
 DEFAULT_MINUTES, UNTRAINED_MINUTES = 30.0, 5.0
 #: The number of seeds for the baseline and the best operators, without rungs.
 SEEDS = 3
-#: From so many epochs on, the first epoch is judged; with fewer, its accuracy says too little.
+#: The least number of epochs with which the first epoch is judged; with fewer, its accuracy is not meaningful.
 FEW_EPOCHS = 5
 
 
@@ -174,7 +174,7 @@ def _check_budget(seconds: float, options: Given) -> None:
 
 
 def _in_rungs(options: Given, request: TrialRequest, folder: Path, tuning: TuningChoice | None) -> bool:
-    """Tell whether trials climb rungs: as the user sets it, or if the search has minutes and usable rungs."""
+    """Return whether trials climb rungs: as the user sets it, by default if the search has minutes and usable rungs."""
     from syno_lab.experiments.validate_proxy import usable_rungs, validations_in
 
     search = options.search
@@ -187,7 +187,7 @@ def _in_rungs(options: Given, request: TrialRequest, folder: Path, tuning: Tunin
         if _kind_of(systems)[0]:
             return False
         used, _ = usable_rungs(request, validations_in(folder), systems)
-    except SpecError:  # no proxies, or an unknown backbone, which a later check reports
+    except SpecError:  # no proxies, or an unknown backbone, for which a later check raises an error
         return False
     return any(not rung.is_full for rung in used)
 
@@ -202,7 +202,7 @@ def _seeds(count: int | None, in_rungs: bool) -> tuple[int, ...]:
 
 
 def _systems(names: str) -> str:
-    """Return the formats of systems by their names, in the order of the registry: the user's order has no effect."""
+    """Return the formats of the named systems in the order of the registry; the user's order has no effect."""
     from syno_lab.systems import format_named, formats
 
     try:
@@ -213,7 +213,7 @@ def _systems(names: str) -> str:
 
 
 def _kind_of(systems: str) -> tuple[bool, str]:
-    """Tell whether operators of these systems are whole networks, and return the default method for them."""
+    """Return whether operators of these systems are whole networks, and the default method for these systems."""
     from syno_lab.protocol import OfNetworks
     from syno_lab.systems import find_system
 
@@ -229,16 +229,16 @@ def _names(text: str) -> tuple[str, ...]:
 def _stopping(rule: Rule, epochs: int) -> dict[str, str | int]:
     """Return the rule for early termination in a trial's request.
 
-    With few epochs, the first epoch is not judged if others follow: the learning rate has just reached its maximum, and
-    the accuracies say little yet. ResNet-20 on three seeds had 0.190, 0.132 and 0.142 after one of two epochs, then
-    0.255, 0.317 and 0.362. Canvas's rule would have ended the two best trainings, because they were behind the worst.
+    With few epochs, the first of several epochs is not judged, because the learning rate has just reached its maximum,
+    and accuracies are not meaningful. ResNet-20 on three seeds had 0.190, 0.132 and 0.142 after one of two epochs, then
+    0.255, 0.317 and 0.362. Canvas's rule would have ended the two best trainings, which began as the worst.
     """
     has_warmup = rule in ("canvas", "median", "percentile")
     return {"rule": rule, **({"warmup": 1} if has_warmup and epochs < FEW_EPOCHS else {})}
 
 
 def _check(settings: SearchSettings, report: Reporter) -> None:
-    """Raise all errors that can be found before a job is submitted."""
+    """Check the settings, and raise every error that can be found before a job is submitted."""
     from syno_lab.experiments import Space
     from syno_lab.trial.examples import plan_of_images
 
@@ -257,7 +257,7 @@ def _check(settings: SearchSettings, report: Reporter) -> None:
 
 
 def _check_new(folder: Path, settings: SearchSettings, go_on: bool) -> None:
-    """Refuse the name of a search that exists or existed in this folder."""
+    """Raise an error for the name of a search that exists or existed in this folder."""
     from syno_lab.experiments import STATUS_FILE, search_folder
 
     if go_on:
@@ -271,7 +271,7 @@ def _check_new(folder: Path, settings: SearchSettings, go_on: bool) -> None:
 
 
 def _check_idle(folder: Path, name: str) -> None:
-    """Refuse if a search of this name waits or runs, in another terminal or as a job. Nothing is changed."""
+    """Raise an error if a search of this name waits or runs, in another terminal or as a job. Nothing is changed."""
     from syno_lab.experiments import LOCK_FILE, busy, search_folder
     from syno_lab.jobs import Lab
     from syno_lab.store.database import FILE_NAME
@@ -305,7 +305,7 @@ def _tuning(settings: TuningSettings, objectives: str | None) -> TuningChoice | 
 
 
 def _earlier(options: Given, tuning: TuningChoice | None, folder: Path) -> SearchSettings:
-    """Return the settings of a stored search, with the new end and the new tuning of the command line."""
+    """Return the settings of a stored search, with the end and the tuning from the command line."""
     from syno_lab.experiments import SETTINGS_FILE, SearchSettings, read_json, search_folder
 
     name, search = options.run.name, options.search
@@ -329,7 +329,7 @@ def _earlier(options: Given, tuning: TuningChoice | None, folder: Path) -> Searc
 
 
 def _check_asked(folder: Path, tracker: str, name: str) -> None:
-    """Refuse a tracker that the folder's settings name, unless a signed job of the user names it too."""
+    """Raise an error if the folder's settings name a tracker that no signed job of the user names."""
     from syno_lab.jobs import Lab
     from syno_lab.jobs.trust import is_signed
 

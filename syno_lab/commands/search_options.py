@@ -48,7 +48,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which operators are searched, and how."""
+    """The options that decide which operators are searched, and how."""
 
     method: Annotated[
         Method | None,
@@ -142,7 +142,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Ending:
-    """Which trainings end early."""
+    """The options that decide which trainings end early."""
 
     stop_early: Annotated[Rule, typer.Option(help="Prune a training that falls behind earlier ones, by this rule.")] = (
         "canvas"
@@ -152,7 +152,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Machine:
-    """How many trainings run, and on which seeds."""
+    """The options that decide how many trainings run, and with which seeds."""
 
     seeds: Annotated[
         int | None,
@@ -173,7 +173,7 @@ class Machine:
 
 
 def parse_workers(text: str | None, *, in_process: bool = False) -> tuple[int | None, float]:
-    """Return the number of parallel trainings (None: the default) and the GPUs of each; ``gpu``: one GPU each.
+    """Return the number of parallel trainings (None: the default) and the GPUs of each; the text ``gpu`` means one GPU.
 
     Raises SynoError if the text is neither a number nor ``gpu``, or if the machine has no GPU.
     """
@@ -214,7 +214,7 @@ class Validating:
 
 @dataclass(frozen=True)
 class Run:
-    """Where the search is stored, and which processes do the work."""
+    """The options that decide where the search is stored, and which processes do the work."""
 
     name: Annotated[str, typer.Option(help="The name of the search in its folder.")] = "search"
     folder: FolderOption = None

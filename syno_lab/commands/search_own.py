@@ -26,8 +26,8 @@ _ROLES = {"model": "--model", "data": "--dataset"}
 def with_own(request: TrialRequest, network: Network, *, tries: bool = True) -> TrialRequest:
     """Add the network and the data of the user's own to the request, and the layers to replace.
 
-    ``tries``: whether operators are tried in the layers; a line says which layers stay and why. The files run here,
-    because the user has named them. Raises SynoError in one line for errors in the files.
+    ``tries``: whether operators are tried in the layers, and a line reports which layers stay unchanged and why. The
+    files run in this process, because the user has named them. Raises SynoError in one line for errors in the files.
     """
     if network.model is None and network.dataset is None:
         if network.layers:
@@ -43,7 +43,7 @@ def with_own(request: TrialRequest, network: Network, *, tries: bool = True) -> 
             tell(line)
     if network.model is None or not tries:
         check_fit(request)
-    # channels_last was only tested on the lab's own networks.
+    # channels_last was tested only with the lab's own networks.
     return msgspec.structs.replace(request, channels_last=False)
 
 
@@ -75,7 +75,7 @@ def named_again(request: TrialRequest, network: Network) -> TrialRequest:
 
 
 def with_choice(settings: SearchSettings, choice: Choice) -> SearchSettings:
-    """Return the settings with the rules and the reward of the command line; their files run here."""
+    """Return the settings with the rules and the reward from the command line; their files run in this process."""
     from syno_lab.experiments import with_choice as with_code
 
     _check_code([*(("--rule", rule) for rule in choice.rule or ()), ("--reward", choice.reward)])
@@ -129,7 +129,7 @@ def _with_code(request: TrialRequest, network: Network) -> TrialRequest:
 
 
 def advice(settings: SearchSettings) -> list[str]:
-    """Return the options that ``--continue`` needs besides the name and the folder."""
+    """Return the options that the user must repeat with ``--continue``, besides the name and the folder."""
     own = settings.training.own or {}
     named = [word for role, option in _ROLES.items() if role in own for word in (option, _named(own[role]))]
     return _choice_options(settings) + named

@@ -24,7 +24,7 @@ class PlanTeller:
         self._is_told = False
 
     def look(self) -> None:
-        """Print the plan if it is for these minutes; a continued search may still have the plan for others."""
+        """Print the plan if it is for these minutes; a continued search may still have another plan."""
         if self._is_told:
             return
         from syno_lab.reports.progress import plan_table, read_progress

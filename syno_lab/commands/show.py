@@ -35,8 +35,8 @@ Of = Literal["graph", "loops", "equation"]
 _STAGED = ("loops", "python", "c", "latex", "figure")
 _GRADIENTS = (*_STAGED, "table")
 _REACH = "reach"
-#: The forms of operators of all systems. A system with the pane also has the receptive field; only pGraphs have the
-#: other forms.
+#: The forms of operators of all systems. A system with the pane of the receptive field has this form too; only pGraphs
+#: have the other forms.
 _OF_ALL = ("summary", "source", "tvm", "dot", "svg", "file", "figure")
 
 
@@ -67,7 +67,7 @@ class Wanted:
     )
 
     def bound(self, operator: Operator) -> dict[str, int] | None:
-        """Return the sizes if any are set."""
+        """Return the sizes that the user has set, or None."""
         return complete_binding(operator, self.bind) if self.bind else None
 
 
@@ -139,7 +139,7 @@ def command(
 
 
 def _why(key: str, folder: Path | None, out: Path | None) -> None:
-    """Print or write why a search chose a trial."""
+    """Print or write the data that explain why a search chose a trial."""
     from syno_lab.commands.detach import lab_folder
     from syno_lab.reports.why import read_why, why_page, why_tables, why_text
 
@@ -163,7 +163,7 @@ def _save_figure(operator: Operator, wanted: Wanted) -> None:
         raise SynoError("--staged and --wrt: expected --of loops or --of equation, found --of graph")
     width_text = wanted.width or "column"
     width: float | str = width_text
-    with suppress(ValueError):  # save() refuses what is neither a number nor a name
+    with suppress(ValueError):  # save() refuses a value that is neither a number nor a name
         width = float(width_text)
     bound = wanted.bound(operator) if of != "graph" else None
     drawing = figure(operator, of, bound, staged=wanted.staged, wrt=wanted.wrt)
@@ -196,7 +196,7 @@ def _facts(label: str, operator: Operator, bind: list[str] | None) -> Facts:
     except SpecError:
         if bind:
             raise
-        return facts  # neither sizes nor defaults: only facts that hold for all sizes
+        return facts  # without sizes and defaults, return only facts that hold for all sizes
     return msgspec.structs.replace(
         facts,
         weights=len(operator.weight_sizes(bound)),
@@ -279,7 +279,7 @@ def _receptive_field(operator: PGraph, wanted: Wanted) -> str:
 
 
 def _has_field(operator: Operator) -> bool:
-    """Tell whether the system of an operator that is no pGraph has the pane of the receptive field."""
+    """Return whether the system of an operator that is no pGraph has the pane of the receptive field."""
     from syno_lab.ir.operator import FORMAT
     from syno_lab.panes import panes_of
 
@@ -290,7 +290,7 @@ def _field_by_gradients(operator: Operator, wanted: Wanted) -> str:
     from syno_lab.common.reach import CENTER
     from syno_lab.panes import Asked, read_pane
 
-    # Without --bind use the view's example sizes: an operator may have no default sizes.
+    # Without --bind use the example sizes of the view, because an operator may have no default sizes.
     bound = wanted.bound(operator)
     binding = None if bound is None else tuple(bound.items())
     data = read_pane(Asked(operator, binding=binding, element=wanted.at or CENTER), _REACH)

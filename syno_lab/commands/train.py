@@ -134,7 +134,7 @@ def _submit(operators: Mapping[str, str | None], base: TrialRequest, seeds: rang
 
 
 def _loaded(names: Iterable[str]) -> dict[str, str | None]:
-    """Return operators as JSON by label, in order; operators of equal labels get numbers."""
+    """Return operators as JSON by label, in order; operators with equal labels get numbers."""
     texts: dict[str, str | None] = {}
     for name in names:
         if name == BASELINE:

@@ -155,7 +155,7 @@ def command(
 
 
 def _tasks(names: list[str], bind: list[str] | None, dtype: str) -> list[TuningTask]:
-    """Return a task for each operator; each operator takes the sizes of its own variables."""
+    """Return a task for each operator, with the sizes of that operator's variables."""
     from syno_lab.tuning import TuningTask
 
     sizes = parse_binding(bind or ())
@@ -182,7 +182,7 @@ def _shares(texts: list[str]) -> list[tuple[str, float]]:
 
 
 def _print_result(task: TuningTask, result: TuningResult, store: Path, compare: bool) -> dict[str, JSON]:
-    """Print one result with its comparison, and return it for JSON."""
+    """Print a result with its comparison, and return data for JSON."""
     from syno_lab.tuning.job import describe
 
     say(describe(result))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _JOIN_S = 20.0
 _END_S = 10.0
-#: Seconds within which a scheduler answers, and the shortest life of a worker that is restarted after its end.
+#: Seconds within which a scheduler must answer. The least seconds that a worker must run to be restarted after its end.
 _LOOK_S, _SHORT_S = 5.0, 30.0
 
 
@@ -121,7 +121,7 @@ def _follow(process: subprocess.Popen[str]) -> str:
 
 
 def _find_scheduler(endpoint: Endpoint, patience_s: float) -> str | None:
-    """Return the name of the scheduler, if it answers now or within ``patience_s``; else None."""
+    """Return the identifier of the scheduler if it answers within ``patience_s`` seconds, else None."""
     from syno_lab.jobs.dispatch import scheduler_name
 
     deadline = time.monotonic() + patience_s
@@ -147,7 +147,7 @@ def _own_address(scheduler: str, listen: str | None) -> str:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End the worker. A running job stops itself; the lab runs it elsewhere, from the checkpoints that were sent."""
+    """End the worker. A running job stops; the lab runs it on another worker, from the checkpoints that were sent."""
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     deadline = time.monotonic() + _END_S

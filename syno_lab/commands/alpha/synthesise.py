@@ -65,7 +65,7 @@ def command(
             f"no chain found by --method {method} after {answer.evaluations:,} evaluations: {answer.reason}; try "
             "another --seed or --method, or want less"
         )
-    # As in sl.alpha.synthesise: replace each operation by a random equivalent operation.
+    # As in sl.alpha.synthesise, replace each operation by a random equivalent operation.
     draft = answer.draft.exchanged(rng)
     graph = draft.graph()
     steps = _steps(draft)
@@ -137,7 +137,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a chain after an operation."""
+    """A row of the output: the chain after an operation."""
 
     operation: str
     output: list[int]

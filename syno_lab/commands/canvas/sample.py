@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from syno_lab.canvas.fitted import Fitted
 
 _REPORT_PERIOD_S = 0.1
-#: The default of the most primitives of a kernel.
+#: The default of the largest number of primitives of a kernel.
 MOST_PRIMITIVES = 12
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """The options of the command for Canvas; shares refer to the costs of the replaced convolutions."""
+    """The options of the command for Canvas; a share is a share of the costs of the replaced convolutions."""
 
     min_primitives: Annotated[int, typer.Option(min=1, help="Of Canvas: the fewest primitives of a kernel.")] = 3
     backbone: Annotated[
@@ -58,10 +58,10 @@ def sample_kernels(
     listed: int,
     out: Path | None,
 ) -> None:
-    """Draw kernels, no two isomorphic, and print their costs and the rate.
+    """Draw kernels of which no two are isomorphic, and print their costs and the rate of drawing.
 
     Without ``count``, only the first ``listed`` kernels are printed. Raises SpecError for a contradictory option or a
-    network without convolutions; SynoError if the time is over before the first kernel.
+    network without convolutions; SynoError if the time limit passes before the first kernel.
     """
     from syno_lab.canvas.mixing import pairing_of, parse_wishes, wishes_text
 
@@ -156,7 +156,7 @@ def _sampler(options: Kernels, primitives: tuple[int, int], seed: int) -> Sample
 
 
 def _span(text: str) -> tuple[int, int]:
-    """Parse ``1-4`` or ``2`` as the fewest and the most."""
+    """Parse ``1-4`` or ``2`` as a lower and an upper bound."""
     least, dash, most = text.partition("-")
     numbers = integer(least.strip()), integer(most.strip() if dash else least.strip())
     if numbers[0] is None or numbers[1] is None:

@@ -21,7 +21,7 @@ from syno_lab.versioned import JSON
 Target = Literal["onnx", "torch-export", "python", "weights", "library", "json"]
 
 
-#: Why a format has no weights.
+#: The reason why a format has no weights, by format.
 _WITHOUT_WEIGHTS = {"library": "whose weights are arguments", "json": "which holds no weights"}
 
 

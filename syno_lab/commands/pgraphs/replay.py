@@ -12,7 +12,7 @@ from syno_lab.commands.output import Reporter, say, tell, write_json
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.version import __version__
 
-DIFFERENT = 1  # the exit status of a finding
+DIFFERENT = 1  # the exit status if operators differ
 
 
 def command(

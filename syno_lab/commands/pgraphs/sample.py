@@ -46,8 +46,8 @@ LEAST_FINGERPRINTED = 5_000
 #: The options for pGraphs only.
 PGRAPHS_OWN = ("spec", "weight_limits", "spread", "fingerprints", "fingerprints_of", "save")
 _REPORT_PERIOD_S = 0.1
-_QUIET_S = 1.0  # Seconds until a message that there is no operator yet.
-_COURSE_PARTS = 32  # The most points in the course of a run; twice as many while it runs.
+_QUIET_S = 1.0  # Seconds until the message that no operator was found yet.
+_COURSE_PARTS = 32  # The most entries in the course of a run; twice as many while it runs.
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Moment:
 class Drawn:
     """The result of sampling: the first operators, each pGraph once; all operators if a count was set.
 
-    ``distinct``: the number of drawn operators; ``cpu_seconds``: the time until the last operator; ``exhausted``:
-    whether no more were found; ``trials``: the number of walks; ``course``: time and memory over the run.
+    ``distinct``: the number of drawn operators; ``cpu_seconds``: the CPU time until the last operator; ``exhausted``:
+    whether no more operators were found; ``trials``: the number of random walks; ``course``: time and memory.
     """
 
     operators: list[Operator]
@@ -126,7 +126,7 @@ def command(
     with Reporter() as report, operator_lines(out) as write:
         own_seed = own_seed if seed is None else seed
         drawn = draw(parsed, own_seed, count, seconds, report, keep, spread=spread, each=write)
-        peak = peak_bytes()  # the peak of sampling alone
+        peak = peak_bytes()  # the peak memory of sampling alone
         listed = drawn.operators if count is not None else drawn.operators[:LISTED]
         start = time.process_time()
         named = drawn.operators[:fingerprints_of] if fingerprints else []
@@ -172,14 +172,14 @@ def draw(
     spread: bool = True,
     each: Callable[[Operator], None] = lambda operator: None,
 ) -> Drawn:
-    """Draw operators until ``count`` operators, ``seconds`` of wall time, or no more are found.
+    """Draw until there are ``count`` operators, ``seconds`` of wall time have passed, or no more operators are found.
 
     ``each`` is called with every operator. Without ``count`` only the first ``keep`` operators are stored, to limit the
     memory of a long run.
 
     Raises:
         SpecError: the spec has no operator within its budgets.
-        SynoError: the time is over before the first operator, or the memory does not suffice.
+        SynoError: the time limit passes before the first operator, or there is too little memory.
     """
     from syno_lab.synthesis.sampler import Sampler
 
@@ -225,7 +225,7 @@ def draw(
 
 
 class _Course:
-    """Moments of a run at even distances: when there are too many, every second moment is dropped."""
+    """The progress of a run at regular intervals: when there are too many entries, every second entry is dropped."""
 
     def __init__(self) -> None:
         self.moments: list[Moment] = []
@@ -241,7 +241,7 @@ class _Course:
 
 
 def _check_belongs(system: str, values: Mapping[str, Any]) -> None:
-    """Refuse an option that is set and belongs to the other system."""
+    """Raise an error for an option of the other system that is set."""
     kernels = inspect.signature(Kernels).parameters
     wrong, other = (PGRAPHS_OWN, "pgraphs") if is_canvas(system) else (kernels, "canvas")
     defaults = {**inspect.signature(command).parameters, **kernels}
@@ -251,7 +251,7 @@ def _check_belongs(system: str, values: Mapping[str, Any]) -> None:
 
 
 def _check_save(path: Path) -> None:
-    """Refuse a path for the record that cannot be written, before the work begins, as :func:`check_json` does."""
+    """Check, before the work begins, that the file of the record can be written, as :func:`check_json` does."""
     try:
         check_json("./-" if str(path) == STANDARD_OUTPUT else str(path))
     except SynoError:

@@ -40,8 +40,8 @@ NAMES = "conv|conv-authors|readme|FILE"
 _CONV = SpecFile(
     input_shape="[N, C_in, H, W]",
     output_shape="[N, C_out, H, W]",
-    # A chain of two weights uses C_out four times: the channels between the weights in a REDUCE and in both weights,
-    # and the output's channels in the second weight.
+    # A chain of two weights uses C_out four times: in a REDUCE and in both weights for the channels between them, and
+    # in the second weight for the output's channels.
     primary_specs=["N: 0", "C_in: 3", "C_out: 4", "H: 0", "W: 0"],
     coefficient_specs=["k_1=3: 4", "k_2=5: 3", "s=2: 1", "g=16: 3"],
     mappings=[{"N": 1, "C_in": 64, "C_out": 64, "H": 32, "W": 32}],
@@ -55,7 +55,7 @@ _CONV = SpecFile(
 SPECS = {
     # This spec includes the known convolutions and the operators of the paper.
     "conv": _CONV,
-    # The spec of the benchmark against the authors' engine: without C_out in weights, so with fewer operators.
+    # The spec of the benchmark against the engine of Syno's authors: weights without C_out, and thus fewer operators.
     "conv-authors": msgspec.structs.replace(
         _CONV,
         primary_specs=["N: 0", "C_in: 3", "C_out: 0", "H: 0", "W: 0"],
@@ -98,7 +98,7 @@ SystemOption = Annotated[
 
 
 def is_canvas(name: str) -> bool:
-    """Tell whether the system of an option is Canvas; False for pGraphs.
+    """Return whether the system of an option is Canvas; False for pGraphs.
 
     Raises SynoError for other systems: only these two draw operators.
     """
@@ -112,7 +112,7 @@ def is_canvas(name: str) -> bool:
 
 
 def wants_option(text: str | None) -> str | None:
-    """Return the wish of an option: ``none`` means no wish, whatever a file contains."""
+    """Return the wish that an option sets: ``none`` means no wish, even if the file of the spec has one."""
     return "" if text is not None and text.strip().lower() == "none" else text
 
 
