@@ -110,7 +110,7 @@ class Ratios(dict[Size, tuple[int, int]]):
 
 @lru_cache(maxsize=1 << 10)
 def ratios_of(place: Place, groups: int) -> Ratios:
-    """Return the static parts of sizes at a place with this number of groups; the place's layers do not matter."""
+    """Return the static parts of sizes at a place with this number of groups; the number of layers has no effect."""
     return Ratios(place.binding(groups))
 
 
@@ -223,7 +223,7 @@ class _Solver:
 
     @property
     def values(self) -> list[list[int]]:
-        """The numbers of the dynamic variables at each place."""
+        """The values of the dynamic variables at each place."""
         return [
             [a * b for a, b in zip(row, unit, strict=True)]
             for row, unit in zip(self._multiples, self._lcms, strict=True)

@@ -155,7 +155,7 @@ class Fitted:
         return bound | _at(bound)[1]
 
     def template(self, binding: Binding | None = None, /) -> tuple[Place, dict[str, int]]:
-        """Return the place of a binding, and the template's numbers at the place."""
+        """Return the place with the sizes of a binding, and the template's binding at this place."""
         return _at(self.complete_binding(binding))
 
     def input_sizes(self, binding: Binding | None = None, /) -> tuple[int, ...]:
@@ -281,7 +281,7 @@ def outer_of(place: Place) -> dict[str, int]:
 
 
 def _at(bound: Binding) -> tuple[Place, dict[str, int]]:
-    """Return the place of a complete binding, and the template's numbers at the place."""
+    """Return the place with the sizes of a complete binding, and the template's binding at this place."""
     place, inner = place_in(bound), {name: number for name, number in bound.items() if name not in OUTER}
     return place, place.binding(bound.get("G", 1)) | inner
 

@@ -196,7 +196,7 @@ class Draft:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The source and the shape of each tensor, as text."""
+        """For each tensor, the primitive that computes it and its shape, as text."""
         sources = ("input", *self.nodes)
         return tuple([f"t{number} = {sources[number]}: {shape}" for number, shape in enumerate(self.shapes)])
 

@@ -107,7 +107,7 @@ def menu(state: AimedDraft, found: Sequence[Candidate], chosen: str = "", whole:
     Args:
         state: the draft whose candidates are listed.
         found: all candidates; an item's ``index`` is its position here.
-        chosen: the id of a tensor: only candidates that use the tensor are listed.
+        chosen: the id of a tensor; only candidates that use the tensor are listed; empty: all candidates.
         whole: names of primitives with all candidates listed; other primitives have at most :data:`SHOWN`.
     """
     only = int(chosen[1:]) if chosen[:1] == "t" and chosen[1:].isdecimal() else None

@@ -130,7 +130,7 @@ def _whole(length: int) -> int:
 
 
 def _mark(sets: Array, out: int, length: int) -> Letter:
-    """Return the mark for an output axis and an input axis of this length with these sets of bits, [C, H, W]."""
+    """Return the mark for an output axis and an input axis of this length, from the sets of bits [C, H, W]."""
     full = _whole(length)
     if not (_union(sets, (out,)) == full).any():  # no line along the output axis covers the input axis
         return "x"

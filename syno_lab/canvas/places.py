@@ -153,7 +153,7 @@ class AtPlaces(Operator, Protocol):
         """The variables that a network's solution determines."""
 
     def template(self, binding: Binding | None = None, /) -> tuple[Place, dict[str, int]]:
-        """Return the place of a binding, and the template's numbers at the place."""
+        """Return the place with the sizes of a binding, and the template's binding at this place."""
 
 
 def group_choices_of(places: Sequence[Place]) -> tuple[int, ...]:

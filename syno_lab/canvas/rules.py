@@ -1,8 +1,8 @@
 """The pruning rules of Canvas, each with its reason, and the limits of a growing kernel (section 6.1).
 
-A rule checks a node before it is added to a draft, and may prune it. An *exact* rule loses no kernel. Its pruned node
-has a constant result, or some draft without it, with no more primitives, computes the same for some weights. An
-*approximate* rule may lose kernels.
+A rule checks a node before it is added to a draft, and may prune it. An *exact* rule loses no kernel. A node that it
+prunes has a constant result, or for some weights a draft without the node, with no more primitives, computes the same.
+An *approximate* rule may lose kernels.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Sampler:
             replace stay. For a network: its dense convolutions larger than 1 x 1.
         example: for a network, the shape [C, H, W] of one image, or a tensor (:func:`syno_lab.models.layers.survey`).
         max_flops, max_params: the budget, as shares of these convolutions' costs; None: no limit.
-        min_flops, min_params: the least costs of a kernel, as shares of the same costs.
+        min_flops, min_params: the least costs of a kernel, as shares of the convolutions' costs.
         primitives: the fewest and the most primitives, without input and output.
         width: the most leaves at a time (tensors that no node uses yet).
         fcs: the fewest and the most FCs.

@@ -70,8 +70,8 @@ def fault_of(size: Size) -> str | None:
 
     Without a dynamic variable only G may be in the denominator. Each G in the denominator needs a C in the numerator,
     because G is the only known divisor, and divides only C. With a dynamic variable in the numerator, any quotient may
-    become whole; the solver by constraints ensures it. Theorem 1 (section 6.2): the powers of dynamic variables are at
-    least 0 and sum to at most 1.
+    become whole; the solver by constraints chooses such values. Theorem 1 (section 6.2): the powers of dynamic
+    variables are at least 0 and sum to at most 1.
     """
     powers = size.exponents[_FIRST:]
     if min(powers) < 0:

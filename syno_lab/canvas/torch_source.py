@@ -165,7 +165,7 @@ class _Writer:
         return sorted(needed - {0})
 
     def _convolution(self, tensor: int) -> View:
-        """Return the view that an FC on a tensor reads as a convolution."""
+        """Return the view of a tensor from which an FC can be computed as a convolution."""
         view = view_of(self.kernel, tensor)
         if "H" in view.axes and self.kernel.shapes[view.of]["KW"] is not None:
             return View(tensor, ())  # KW would be a channel before KH, but the weight has KH first

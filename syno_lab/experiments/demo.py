@@ -48,7 +48,7 @@ class Scale:
     train_images: int
     test_images: int
     epochs: int
-    seconds: float  # when a training ends and is tested, because PyTorch runs some operators slowly
+    seconds: float  # time limit of a training, after which the network is tested: some operators are slow
     within: float  # the most percentage points below the baseline's accuracy for a tuned operator
     trials: int  # the number of proposed schedules in a tuning
 

@@ -2,8 +2,8 @@
 
 The loop writes every outcome to the store before it tells the search, so a search that continues in another process has
 all earlier outcomes. The loop asks for an operator whenever a worker is idle, and tells outcomes in the order in which
-trainings end. With several workers it asks for the next operator while all train, so that no worker waits; this choice
-lacks the outcomes of the running trainings. With one worker each choice uses all outcomes.
+trainings end. With several workers the loop asks for the next operator while all train, so that no worker waits; this
+choice lacks the outcomes of the running trainings. With one worker each choice uses all outcomes.
 
 If the latency is an objective, the network of a trained trial is tuned and measured (:mod:`.tunings`) before its
 outcome is recorded and told.

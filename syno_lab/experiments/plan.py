@@ -32,8 +32,8 @@ FINALISTS = 2
 MOST_FINALS = 0.6
 #: The fewest operators on a rung. With fewer operators a rung decides nothing.
 FEWEST = 2
-#: Networks with operators train slower: the planned seconds of a training, divided by the baseline's. The median of the
-#: operators in the first half-hour searches was 1.4.
+#: Networks with operators train slower: the planned seconds of a training, divided by the baseline's. The median
+#: slowdown in the first half-hour searches was 1.4.
 SLOWER = 1.4
 _DRAWS = ("drawn", "wished", "affordable", "probed")
 

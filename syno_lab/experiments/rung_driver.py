@@ -269,7 +269,7 @@ class RungDriver(Loop):
         return sorted(numbers, key=lambda number: -seconds[number])
 
     def _finish(self, rung: Rung, gaps: int) -> None:
-        """Wait for all trainings on a rung. ``gaps``: see :meth:`_queue_baselines`, which gives idle workers work."""
+        """Wait for all trainings on a rung. ``gaps``: the argument of :meth:`_queue_baselines`."""
         self._queue_baselines(gaps)
         self._wait(lambda: all(training.is_ended for training in self._trials_on(rung.name)))
 

@@ -3,7 +3,7 @@
 Drawing and examining an operator takes about 0.1 s, and a training takes seconds to hours. So thousands of operators,
 proposed by any method, are examined within minutes. The store gets the best few of each range of FLOPs
 (:mod:`syno_lab.search.elites`) as trials in the state ``probed``. The result is the front of score against FLOPs. A
-search in rungs draws in the same way (:mod:`.rung_driver`).
+search in rungs draws operators in the same way (:mod:`.rung_driver`).
 """
 
 from __future__ import annotations

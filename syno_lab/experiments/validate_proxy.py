@@ -254,7 +254,7 @@ def validate_here(
 
 
 class _Draws:
-    """The operators drawn so far, in order. A file stores them for a continuation of the validation."""
+    """The operators drawn so far, in order. A file stores the operators, so that the validation can continue."""
 
     def __init__(self, settings: SearchSettings, folder: Path) -> None:
         self.space = Space(settings)
@@ -322,7 +322,7 @@ class _Work:
         self.baseline_s: float | None = None
 
     def _run(self, work: Mapping[tuple[int, str, int], TrialRequest], share: tuple[float, float], label: str) -> None:
-        """Run all these trainings, and store their outcomes."""
+        """Run all trainings of ``work``, and store their outcomes."""
         low, high = share
         named = {
             (number, rung, seed): (f"{self.settings.name}: operator {number}, {rung}, seed {seed}", request)

@@ -169,9 +169,9 @@ class Search(ABC):
         the same seed, space and settings asks for the same operators again. If the earlier search got its rewards one
         at a time, the fresh search continues exactly where the earlier search stopped. The search learns from all other
         records too, and does not ask for their operators again. ``given`` holds the operators that a caller handed to
-        the earlier search by :meth:`adopt`. ``after`` is called with each operator after its reward is stored, to do
-        what the caller of the earlier search did then. Raises SearchError for a reward or a measure that :meth:`tell`
-        refuses, and while candidates are outstanding.
+        the earlier search by :meth:`adopt`. ``after`` is called with each operator after its reward is stored, to
+        repeat what the caller did then in the earlier search. Raises SearchError for a reward or a measure that
+        :meth:`tell` refuses, and while candidates are outstanding.
         """
         if self._waiting:
             raise SearchError(

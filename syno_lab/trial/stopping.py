@@ -120,7 +120,7 @@ class MedianRule(_Bounded):
 class HalvingRule(_Bounded):
     """Optuna's SuccessiveHalvingPruner (Li et al. 2018): at each rung the best 1/``reduction`` continue.
 
-    Rungs are after ``least`` · ``reduction``^rung epochs. The rivals are reported to Optuna first, in their order.
+    Rung r is after ``least`` · ``reduction``^r epochs. The rivals are reported to Optuna first, in their order.
     """
 
     name: ClassVar[str] = "halving"
