@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from syno_lab.models.placeholder import Placeholder as Placeholder
     from syno_lab.tasks import OpenLab
 
-# These names need torch or a database. Their modules are imported on first use, so that synthesis needs neither.
+# These names need torch or a database. Their modules are imported on first use, so that synthesis can run without both.
 _ELSEWHERE = {
     "Placeholder": "syno_lab.models.placeholder",
     "improve": "syno_lab.experiments.improve",
     "load_dataset": "syno_lab.data.datasets",
 }
 
-#: Modules that are public names: two systems, the errors and the known operators.
+#: Modules whose names are public: two systems, the errors and the known operators.
 _MODULES = ("alpha", "canvas", "errors", "operators")
 
 
 class _Package(ModuleType):
-    """Keep ``syno_lab.search`` the function, also after the package ``syno_lab.search`` is imported."""
+    """Let the name ``syno_lab.search`` stay the function, even after the package ``syno_lab.search`` is imported."""
 
     @property
     def search(self) -> Callable[..., OpenLab]:

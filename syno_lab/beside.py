@@ -1,8 +1,8 @@
 """Find the user's own modules that a Python source imports, without running the source, and hash their contents.
 
-A record identifies a user's file by its text. What the file computes also depends on the modules that it imports. This
-file finds the user's modules, directly or indirectly imported: beside the file, in packages, elsewhere on ``sys.path``.
-Modules of Python and of installed packages are skipped.
+A record identifies a user's file by its text. The result of the file also depends on the modules that it imports. This
+file finds the user's modules that a file imports, directly or indirectly: beside that file, in packages, elsewhere on
+``sys.path``. Modules of Python and of installed packages are skipped.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def modules_of(source: str, file: str) -> dict[str, Module]:
 
 
 def check_loaded(file: str, known: dict[str, Module], before: set[str]) -> None:
-    """Refuse a user's module that is loaded but in neither ``before`` nor the result ``known`` of :func:`modules_of`.
+    """Refuse a user's module that was loaded after ``before`` and that :func:`modules_of` did not find (``known``).
 
-    Raises CodeError with the module's name and how to make it importable.
+    Raises CodeError with the name of the module and advice.
     """
     for name in sys.modules.keys() - before - known.keys():
         path = getattr(sys.modules.get(name), "__file__", None)
@@ -104,14 +104,14 @@ def _folder(file: str) -> str | None:
 
 
 def _spec(name: str, path: list[str], specs: dict[str, ModuleSpec | None]) -> ModuleSpec | None:
-    """Find the spec of a module of the user's own; None for every other module."""
+    """Find the import spec of a module of the user's own; None for every other module."""
     above = name.rpartition(".")[0]
     if name in sys.stdlib_module_names:
         return None
     try:
         spec = PathFinder.find_spec(name, _places(specs[above]) if above else path)
         for finder in sys.meta_path if spec is None and not above else ():
-            spec = spec or finder.find_spec(name, None)  # packages that are installed in editable mode
+            spec = spec or finder.find_spec(name, None)  # also find packages that are installed in editable mode
     except (ImportError, ValueError, AttributeError):
         return None
     places = [spec.origin] if spec is not None and spec.origin is not None else _places(spec)
@@ -124,17 +124,17 @@ def _places(spec: ModuleSpec | None) -> list[str]:
 
 
 def _all_in(places: Sequence[str], package: str) -> list[str]:
-    """List the names of all modules in a package, or of all modules beside a file outside packages."""
+    """List the names of all modules in a package; for a file outside packages, of all modules beside the file."""
     files = ((file, place) for place in places for file in Path(place).glob("**/*.py" if package else "*.py"))
     names = (".".join((package, *file.relative_to(place).with_suffix("").parts)) for file, place in files)
     return [name.lstrip(".").removesuffix(".__init__") for name in names]
 
 
 def _imported(text: str, package: str, places: Sequence[str]) -> Iterator[str]:
-    """Yield the full names that a source imports; for an import of a computed name, all modules in ``places``."""
+    """Yield the full names that a source imports; if it computes a name to import, also all modules in ``places``."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):  # the import of the module raises the error
+    except (SyntaxError, ValueError, RecursionError):  # the error is raised when the module is imported
         return
     for node in ast.walk(tree):
         names: list[str] = []

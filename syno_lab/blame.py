@@ -1,7 +1,7 @@
 """Report an exception of the user's own code as one line, with its file and line number.
 
-The lab calls the user's networks, data sets, rules, rewards and files. Their exceptions are errors of the user's code,
-and a traceback through the lab's files would hide that. KeyboardInterrupt is never changed.
+The lab calls the user's networks, data sets, rules, rewards and files. Their exceptions are errors of the user's code.
+A traceback through the lab's files would hide this fact. KeyboardInterrupt is never changed.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from syno_lab.inputs import printable, text_of
 _MOST, _MOST_NAME = 200, 60  # characters of an exception's text, and of its class name
 _STANDARD = Path(dis.__file__).parent
 _OURS = ("syno_lab", "syno_widgets")
-_ARGUMENTS = threading.RLock()  # The lock of sys.argv and standard error, which belong to the process.
+_ARGUMENTS = threading.RLock()  # The lock of sys.argv and standard error, which all threads of the process share.
 _RUN: set[Path] = set()  # The folders of the user's files that have run.
 
 
 def is_users_file(file: str, module: str = "") -> bool:
-    """Tell whether a file is the user's own: no file of the lab, of Python or of an installed package."""
+    """Return whether a file is the user's own, and not a file of the lab, of Python or of an installed package."""
     if module.partition(".")[0] in _OURS or (file.startswith("<") and not file.startswith(("<ipython", "<stdin"))):
         return False
     return not ("site-packages" in file or "dist-packages" in file or Path(file).is_relative_to(_STANDARD))
 
 
 def place_of(error: BaseException) -> str:
-    """Return ``data.py, line 12``, the last line of the user's own files in a traceback; empty if none is in it."""
+    """Return the last line of the user's own files in a traceback, such as ``data.py, line 12``, else an empty text."""
     file, number = next(reversed(_users_lines(error)), ("", 0))
     if file.startswith("<ipython") or "ipykernel" in file:
         return f"a cell, line {number}"
@@ -46,7 +46,7 @@ def place_of(error: BaseException) -> str:
 def said_by(error: BaseException) -> str:
     """Format an exception as one line: its class, the first line of its text, and its place in the user's own files."""
     if isinstance(error, SynoError):
-        return str(error)  # its message is one complete line
+        return str(error)  # the message of a SynoError is already one complete line
     lines = (line.strip() for line in text_of(error).splitlines())
     text = printable(next(filter(None, lines), ""), _MOST)
     name, place = printable(type(error).__name__, _MOST_NAME), place_of(error)
@@ -59,9 +59,9 @@ def said_by(error: BaseException) -> str:
 
 
 def is_theirs(error: BaseException) -> bool:
-    """Tell whether an exception of the user's own code is reported as an error of that code.
+    """Return whether an exception that the user's own code raised is reported as an error of that code.
 
-    A lack of memory, Ctrl-C, and an exception of a signal handler that ran meanwhile are no such errors.
+    A lack of memory, Ctrl-C, and an exception of a signal handler are not reported as such.
     """
     if isinstance(error, KeyboardInterrupt | GeneratorExit) or is_out_of_memory(error):
         return False
@@ -83,12 +83,12 @@ def is_of_a_guest(error: BaseException) -> bool:
 def blamed(
     where: str, kind: type[SynoError] = CodeError, said: Callable[[BaseException], str] = said_by
 ) -> Iterator[None]:
-    """Run the block, which calls the user's own code, and report its exceptions in one line.
+    """Run the block, which calls the user's own code, and report exceptions of this code in one line.
 
     Args:
         where: the name of the code in messages.
         kind: the class of the error.
-        said: formats an exception for the message.
+        said: a function that formats an exception for the message.
 
     Raises SynoError of class ``kind`` for every exception of the code; another SynoError passes unchanged.
     """
@@ -106,8 +106,8 @@ def blamed(
 def guest(file: str) -> Iterator[None]:
     """Run a user's file in the block, with its own ``sys.argv``, and send its standard output to standard error.
 
-    This changes nothing for sources without a ``.py`` file. If the file ends the process, the last line that it printed
-    on standard error becomes a note of the exception. ``argparse`` prints its error there.
+    For sources without a ``.py`` file this has no effect. If the file exits, the last line that it printed on standard
+    error becomes a note of the exception. ``argparse`` prints its error there.
     """
     if not file.endswith(".py"):
         yield
@@ -126,7 +126,7 @@ def guest(file: str) -> Iterator[None]:
             raise
         finally:
             sys.argv = arguments
-            # A file may turn warnings into errors; they would be raised in the lab's code too.
+            # A file may turn warnings into errors, which the lab's code would raise too.
             warnings.filters[:] = [entry for entry in warnings.filters if entry[0] != "error" or entry in filters]  # type: ignore[index]
             sys.stderr.write(printed.getvalue())
 

@@ -1,4 +1,4 @@
-"""The command ``syno-lab`` with its subcommands. Here every error becomes one line and an exit status.
+"""The command ``syno-lab`` with its subcommands. This module turns every error into one line and an exit status.
 
 The commands are in :mod:`syno_lab.commands`, one in each file. They import torch, TVM and pandas only when they run, so
 that ``--help`` answers at once.
@@ -31,7 +31,7 @@ from syno_lab.errors import NO_ROOM, ReadingWarning, SynoError
 from syno_lab.inputs import QUOTED, printable, shortened
 from syno_lab.version import __version__
 
-#: Exit statuses; 1 is a finding: ``doctor`` misses something, or ``replay`` sees a difference.
+#: Exit statuses; 1 is for a finding: ``doctor`` finds something missing, or ``replay`` finds a difference.
 BAD_INPUT = 2
 FAULT = 70
 INTERRUPTED = 130
@@ -46,8 +46,8 @@ lab demo pgraphs.sample pgraphs.enumerate alpha.synthesise pgraphs.replay pgraph
 network board operators show pgraphs.export worker doctor
 """
 
-# The exception of typer for a wrong command line. This exception has no public name; its class is click's or typer's
-# own, depending on the version.
+# The exception of typer for a wrong command line. This exception has no public name; depending on the version, it is a
+# class of click or of typer.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
 #: True if the running command has the option ``--traceback``.
@@ -91,7 +91,7 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
-    """Run ``syno-lab`` (or other ``commands``) with ``arguments``, or with the process's; return its exit status.
+    """Run ``syno-lab`` (or other ``commands``) with ``arguments`` (default: of the process); return the exit status.
 
     The status is 0 for success, 1 for a finding (``doctor``, ``replay``), 2 for bad input or an unsuitable environment,
     70 for a fault of the lab, 130 for Ctrl-C, 143 for SIGTERM. Every error is one line; ``--traceback`` prints the
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) ->
     except SynoError as error:
         return _fail(str(error), BAD_INPUT)
     except _USAGE_ERROR as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help text
+        if type(error).__name__ == "NoArgsIsHelpError":  # the message of this exception is the help text
             typer.echo(str(error))
             return BAD_INPUT
         message = error.format_message() if hasattr(error, "format_message") else str(error)
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) ->
     except OSError as error:
         where = f"{printable(str(error.filename), 4 * QUOTED)}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}{_REMEDIES.get(error.errno, '')}", BAD_INPUT)
-    except BaseException as error:  # the user's code, or a fault in the lab or a library
+    except BaseException as error:  # an error of the user's code, of the lab or of a library
         if is_of_a_guest(error):
             return _fail(said_by(error), BAD_INPUT)
         if isinstance(error, SystemExit | GeneratorExit):
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) ->
 
 
 def fault_line(error: BaseException, how: str) -> str:
-    """Format an unexpected exception as one line; ``how`` names the way to see the traceback."""
+    """Format an unexpected exception as one line; ``how`` is the advice on how to see the traceback."""
     try:
         text = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 - an exception computes its text, which may fail
@@ -171,7 +171,7 @@ def _telling() -> Iterator[None]:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Turn SIGTERM into SystemExit, so that temporary files, servers and children are removed as after Ctrl-C."""
+    """Raise SystemExit at SIGTERM, so that temporary files, servers and child processes are removed as after Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -30,7 +30,7 @@ def copied(
 
 
 def computed(net: nn.Module) -> dict[int, Tensor]:
-    """Copy the tensors of a network that ``copy.deepcopy`` refuses; return them as its memo.
+    """Copy the tensors of a network that ``copy.deepcopy`` refuses; return the copies as its ``memo`` argument.
 
     These tensors are buffers of lazy layers, and computed tensors (such as the weight under ``weight_norm`` or
     pruning), which are copied by value.
@@ -56,7 +56,7 @@ def deep_copied(found: Any, memo: dict[int, Any]) -> Any:
 
 @contextmanager
 def modes_kept(net: nn.Module) -> Iterator[None]:
-    """Restore the training mode of each part of a network after the block."""
+    """Restore the training mode of each submodule of a network after the block."""
     modes = [(part, part.training) for part in net.modules()]
     try:
         yield
@@ -66,13 +66,13 @@ def modes_kept(net: nn.Module) -> Iterator[None]:
 
 
 def lacks_shapes(net: nn.Module) -> str | None:
-    """Return the name of the first parameter or buffer without a shape: a lazy layer was not called yet."""
+    """Return the name of the first parameter or buffer without a shape, in a lazy layer that was not called yet."""
     named = (*net.named_parameters(), *net.named_buffers())
     return next((name for name, value in named if is_lazy(value)), None)
 
 
 def check_shapes(net: nn.Module) -> None:
-    """Refuse a network with an uninitialised lazy layer. Raises SpecError with the name of its first tensor."""
+    """Refuse a network with an uninitialised lazy layer. Raises SpecError with the name of such a tensor."""
     name = lacks_shapes(net)
     if name is not None:
         raise SpecError(
@@ -96,7 +96,7 @@ def check_values(net: nn.Module) -> None:
 
 
 def uncompiled(net: nn.Module) -> nn.Module:
-    """Return the original network of a result of ``torch.compile``; any other network unchanged."""
+    """Return the original network for a result of ``torch.compile``; return any other network unchanged."""
     inner = getattr(net, "_orig_mod", None)
     return inner if type(net).__name__ == "OptimizedModule" and isinstance(inner, nn.Module) else net
 

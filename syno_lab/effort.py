@@ -1,8 +1,8 @@
 """Limits of time and memory for a computation, checked in its innermost loops.
 
 A search space can be larger than any machine. Every loop over a space calls :meth:`Effort.tick` at least once a
-millisecond. Some of these calls check the clock, ``should_stop`` and this process's memory. Past a limit they raise an
-:class:`syno_lab.errors.EffortError`, whose message names the computation.
+millisecond. Some of these calls check the clock, ``should_stop`` and this process's memory. If a limit is exceeded,
+these calls raise :class:`syno_lab.errors.EffortError`, whose message names the computation.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Effort:
     """The limits of a computation, passed to all functions that take part in it.
 
     Args:
-        seconds: the limit on ``clock``, from now on; None for no limit.
+        seconds: the time limit by ``clock``, from now on; None for no limit.
         should_stop: called at each check; the computation stops when it returns True.
         memory_bytes: the most bytes by which this process may grow. None: half of the machine's free memory, measured
             each time that :meth:`within` is entered.
@@ -98,7 +98,7 @@ class Effort:
 
         Raises:
             StoppedError: ``should_stop`` returned True.
-            OverTimeError: the time is over.
+            OverTimeError: the time limit has passed.
             TooLargeError: this process has grown by more than its limit.
         """
         self._ticks -= 1
@@ -114,7 +114,7 @@ class Effort:
             raise TooLargeError(self._too_large(what))
 
     def make_room(self, what: str, size: float) -> None:
-        """Check that ``size`` more bytes are within the memory limit. Raises TooLargeError for more bytes."""
+        """Raise TooLargeError if ``size`` more bytes would exceed the memory limit."""
         if self._growth() + size > self._most_bytes:
             raise TooLargeError(self._too_large(what))
 
@@ -162,7 +162,7 @@ class Effort:
 
 
 def kept(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Cache at most ``most`` results of a function by its positional arguments; its keyword ``effort`` is no key."""
+    """Cache at most ``most`` results of a function by its positional arguments, without its keyword ``effort``."""
 
     def decorated(function: Callable[P, T]) -> Callable[P, T]:
         known: dict[tuple[object, ...], T] = {}
@@ -197,8 +197,8 @@ def resident_bytes() -> int:
 
 
 def peak_bytes() -> int:
-    """Return the peak memory of this process; on Linux ``clear_refs`` of proc(5) resets it."""
-    with suppress(OSError):  # getrusage also counts the parent process, until the exec of this program
+    """Return the peak memory of this process; on Linux, writing to ``clear_refs`` (proc(5)) resets the peak."""
+    with suppress(OSError):  # getrusage also includes the peak of the parent process before the exec of this program
         for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
@@ -220,9 +220,9 @@ def free_bytes() -> float:
 
 
 def check_room(what: str, size: float) -> None:
-    """Check that this machine has ``size`` bytes of free memory, before they are allocated.
+    """Check, before an allocation, that this machine has ``size`` bytes of free memory.
 
-    Raises TooLargeError if it has less; the message begins with ``what``.
+    Raises TooLargeError if the machine has less; the message begins with ``what``.
     """
     if size > _SMALL_BYTES and size > (free := free_bytes()):
         comparison = f"expected at most {_gib(free)}, which is free here, found {_gib(size)}"
@@ -230,14 +230,14 @@ def check_room(what: str, size: float) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an exception reports a failed allocation."""
+    """Return whether an exception reports a failed allocation."""
     if isinstance(error, RuntimeError):
         return NO_MEMORY.search(text_of(error)) is not None
     return isinstance(error, MemoryError)
 
 
 def memory_error(error: BaseException) -> TooLargeError | None:
-    """Turn a failed allocation of Python or a library into an error of one line; None for any other exception."""
+    """Return an error of one line for a failed allocation of Python or a library; None for any other exception."""
     if not is_out_of_memory(error):
         return None
     message = " ".join(text_of(error).split())

@@ -8,14 +8,14 @@ import errno
 
 from syno_lab.inputs import printable_lines
 
-#: The most characters of a message, and how many at its end stay when it is cut: the end says what to do.
+#: The most characters of a message, and the number of characters at its end that are never cut (the advice).
 LONGEST, _END = 480, 180
-#: Error numbers of a write without room: on the disk, in the user's quota, or under the process's limit of a file.
+#: Error numbers of a write without free space: on the disk, in the user's quota, or within the limit for a file.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class SynoError(Exception):
-    """Base of every error that a user's input or environment can cause."""
+    """The base class of every error that a user's input or environment can cause."""
 
     def __str__(self) -> str:
         """Return the message without control characters; a long message is cut in its middle."""
@@ -60,7 +60,7 @@ class TrainingError(SynoError):
 
 
 class DiskFullError(TrainingError):
-    """There is no room to write a file; saved data are safe, and the work continues from them once there is room."""
+    """There is no free space to write a file. Saved data are safe, and the work can continue when there is space."""
 
 
 class TuningError(SynoError):
@@ -96,7 +96,7 @@ class StoppedError(EffortError):
 
 
 class OverTimeError(EffortError):
-    """The time is over."""
+    """The time limit has passed."""
 
 
 class TooLargeError(EffortError):

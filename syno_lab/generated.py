@@ -28,9 +28,9 @@ _COMPILED = "_compiled_call_impl"  # set by nn.Module.compile; it refers to the 
 
 
 class _Namespace(ModuleType):
-    """The imported module: a copy of the names that its source imports, a weak reference to the class for the rest.
+    """The imported module: it has the names that its source imports, and weakly refers to the class for others.
 
-    A strong reference to it, as ``torch.compile`` holds, does not keep the class alive.
+    A strong reference to this module, as in ``torch.compile``, does not keep the class alive.
     """
 
     kind: Callable[[], Any] = staticmethod(lambda: None)
@@ -54,7 +54,7 @@ _namespaces: weakref.WeakValueDictionary[str, _Namespace] = weakref.WeakValueDic
 def class_of(source: str) -> type[nn.Module]:
     """Compile the class ``SynoOperator`` of a generated source; equal sources give the same class.
 
-    In ``to(memory_format=…)``, weights of an unsuitable number of axes keep their format.
+    In ``to(memory_format=…)``, weights with an unsuitable number of axes keep their memory format.
     """
     name = f"{__name__}.of_{hashlib.sha256(source.encode()).hexdigest()[:32]}"
     with _lock:
@@ -63,7 +63,7 @@ def class_of(source: str) -> type[nn.Module]:
             return known
         file = f"<{name}>"
         names: dict[str, Any] = {"__name__": name, "__file__": file}
-        # The lab generated the source from numbers, equations and its own names; it has no text of a file.
+        # The lab generates the source from numbers, equations and its own names. The source has no text from a file.
         exec(compile(source, file, "exec", dont_inherit=True), names)  # noqa: S102
         kind: type[nn.Module] = names[_CLASS]
         kind._apply, kind.__reduce__ = _apply, _reduced  # type: ignore[method-assign, assignment]
@@ -91,7 +91,7 @@ def module_of(
     is_drawn: bool = True,
     is_compiled: bool = False,
 ) -> nn.Module:
-    """Create a module of the class of ``source``. Pickle and copy rebuild it by calling ``make``.
+    """Create a module of the class of ``source``. Pickle and copy rebuild the module by calling ``make``.
 
     Args:
         make: the calling function. Pickle and copy call it with the operator, ``binding``, ``settings`` and the options
@@ -100,7 +100,7 @@ def module_of(
         operator: an operator of a known system; it becomes an attribute of the module, as ``binding`` does.
         binding: a complete binding.
         settings: further arguments of ``make``.
-        is_drawn: whether weights are drawn.
+        is_drawn: whether to draw random weights.
         is_compiled: whether the module runs through ``torch.compile``.
 
     Raises TooLargeError if this machine has too little memory for the weights.

@@ -22,7 +22,7 @@ LARGEST_SIZE = 2**63 - 1
 #: The most characters of an input that a message quotes.
 QUOTED = 80
 _LONGEST_NAME = 200  # The most bytes of a name; file systems allow 255.
-_BEGIN_FORMULAS = frozenset("=+-@\t\n＝＋－＠")  # Spreadsheets accept full-width signs too.
+_BEGIN_FORMULAS = frozenset("=+-@\t\n＝＋－＠")  # Spreadsheets run formulas with full-width signs too.
 _LONG_WORD = re.compile(rf"[^'\s]{{{QUOTED + 1},}}|[^'\n]{{{QUOTED + 1},}}(?=')")
 
 
@@ -32,7 +32,7 @@ def nearest(name: str, names: Iterable[str]) -> list[str]:
 
 
 def likeness(one: str, other: str) -> float:
-    """Return the similarity of two names, from 0 to 1, without case and punctuation."""
+    """Return the similarity of two names, from 0 to 1, ignoring case and punctuation."""
     from difflib import SequenceMatcher
 
     first, second = ("".join(filter(str.isalnum, text[:QUOTED].lower())) for text in (one, other))
@@ -89,7 +89,7 @@ def no_formula(value: Any) -> Any:
 
 
 def is_plain_name(name: str) -> bool:
-    """Tell whether a text can name a file or folder: printable, without slashes, not hidden and not too long."""
+    """Return whether a text can name a file or folder: printable, without slashes, not hidden and not too long."""
     is_short = name.isprintable() and len(name.encode()) <= _LONGEST_NAME
     return is_short and name[:1] not in ("", ".") and not set(name) & set("/\\")
 
@@ -113,13 +113,13 @@ def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> list
 
 
 def quoted(value: object, most: int = QUOTED) -> str:
-    r"""Return the ``repr`` of any ``value`` for a message: printable, at most ``most`` characters.
+    r"""Return the ``repr`` of any ``value`` for a message: printable, with at most ``most`` characters.
 
     >>> quoted("H"), quoted("\x1b[2J"), len(quoted("x" * 5000))
     ("'H'", "'\\x1b[2J'", 80)
     """
     if isinstance(value, str | bytes) and len(value) > most:
-        value = value[:most]  # the repr of a long text would take long
+        value = value[:most]  # the repr of a long text would take much time
         return printable(repr(value)[: most - 1]) + "…"
     if isinstance(value, int) and value.bit_length() > 64:
         return f"an integer of {value.bit_length()} bits"  # Python refuses to write more than 4,300 digits
@@ -162,7 +162,7 @@ def text_of(error: BaseException) -> str:
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     """Read a regular file of at most ``most`` bytes; its type and size are checked before it is read.
 
-    Raises OSError as `open` does. For a folder, a FIFO, a device, or a file that is or grows too large, its
+    Raises OSError as `open` does; for a folder, a FIFO, a device, or a file that is or grows too large, its
     ``strerror`` is one line that names the expected and the actual file.
     """
 
@@ -180,7 +180,7 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
         with open(path, "rb", opener=opened) as file:
             size = os.fstat(file.fileno()).st_size
             content = file.read(size + 1)
-            if len(content) > size:  # it has grown, or is a file of /proc, which reports no size
+            if len(content) > size:  # the file has grown, or is in /proc, where files have no size
                 content += file.read(most + 1 - len(content))
     except ValueError as error:  # the path contains a null byte
         name = printable(os.fspath(path), QUOTED)
@@ -219,7 +219,7 @@ def check_regular(path: str | os.PathLike[str], most: int | None = None) -> int:
 
 
 def is_file(path: str | os.PathLike[str]) -> bool:
-    """Tell whether ``path`` names a regular file; False for an impossible name (too long, with a null byte)."""
+    """Return whether ``path`` names a regular file; False for an invalid name (too long, or with a null byte)."""
     try:
         return stat.S_ISREG(Path(path).stat().st_mode)
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Methods whose body is in a later package: :func:`later` imports that package when the method is called.
+"""Methods whose body is in a later package; :func:`later` imports that package when such a method is called.
 
-A value such as an operator is in an early package, which must not import later ones. :data:`FILES` maps methods to
-their functions. A function takes the value, then the method's arguments; the method's docstring describes them.
+The class of a value such as an operator is in an early package, which must not import later packages. :data:`FILES`
+maps methods to their functions. A function takes the value and the method's arguments (see its docstring).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FILES = {
 }
 
 if TYPE_CHECKING:
-    # Classes of later packages. Nothing here may import them; the names only inform the reader.
+    # The names of classes of later packages, for the reader only: this file must not import the classes.
     Candidates: TypeAlias = Any
     Coordinates: TypeAlias = Any
     Equation: TypeAlias = Any

@@ -1,4 +1,4 @@
-"""Limit the time of the user's own code: print that it still runs, and interrupt it at a deadline."""
+"""Limit the time of the user's own code: print messages while the code runs, and interrupt it at a deadline."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from contextlib import contextmanager, suppress
 
 from syno_lab.errors import CodeError, SynoError
 
-#: Seconds until a message that code still runs (repeated each time that the time has doubled), and until the deadline.
+#: Seconds until a message that the code still runs (repeated when the time has doubled), and until the deadline.
 SAYS_S, MOST_S = 10.0, 1800.0
-_AGAIN_S = 5.0  # until the next interrupt, if the code ignored the last one
+_AGAIN_S = 5.0  # seconds until the next interrupt, if the code ignored the last interrupt
 
 
 @contextmanager
 def patient(what: str, kind: type[SynoError] = CodeError) -> Iterator[None]:
     """Run the block, the user's own code, with the deadline :data:`MOST_S`.
 
-    In the main thread the code is then interrupted as by Ctrl-C; code that never returns from C continues. A child
-    process that the code forks ends with the block; only the original process continues.
+    In the main thread the code is then interrupted as by Ctrl-C; a call of a C function is not interrupted. A child
+    process that the code forks ends at the end of the block; only the original process continues.
 
     Args:
         what: the name of the code in messages.

@@ -14,19 +14,19 @@ from typing import IO
 
 from syno_lab.errors import SynoError
 
-#: Removes all rights of other users.
+#: The umask that removes all rights of other users.
 UMASK = 0o077
-#: Names the folder of the user's settings and keys, instead of the default.
+#: The environment variable that names the folder of the user's settings and keys, instead of the default.
 CONFIG_VARIABLE = "SYNO_LAB_CONFIG"
 
-_before: list[int] = []  # the umask that this process started with, after it has changed
+_before: list[int] = []  # the umask with which this process started, after a change of it
 
 
 def keep_private() -> None:
     """Set the umask so that only the user can read the files of this process and its children.
 
-    This is for the lab's own processes, because the umask belongs to the whole process. In other processes, such as a
-    notebook's kernel, files are created by `folder` and `create` instead.
+    Only the lab's own processes call this, because the umask belongs to the complete process. In other processes, such
+    as a notebook's kernel, files are created by `folder` and `create` instead.
     """
     before = os.umask(UMASK)
     if not _before:
@@ -50,7 +50,7 @@ def usual() -> Iterator[None]:
 def folder(path: str | os.PathLike[str]) -> Path:
     """Create a missing folder and its missing parents with mode 0700.
 
-    If the folder exists and is the user's own, remove the rights of others. Raises OSError as `os.mkdir`.
+    If the folder exists and belongs to the user, remove the rights of other users. Raises OSError as `os.mkdir`.
     """
     target = Path(path)
     missing = [parent for parent in (target, *target.parents) if not parent.is_dir()]
@@ -62,10 +62,10 @@ def folder(path: str | os.PathLike[str]) -> Path:
 
 
 def narrow_lab(folder: Path, store: str) -> None:
-    """Remove the rights of others on the folder of a lab and on its ``store``.
+    """Remove the rights of other users on the folder of a lab and on its ``store``.
 
-    A folder with other files and without a store is not yet a lab's: it stays unchanged, but the lab's files in it are
-    private. The user's home and a folder for everybody's temporary files stay unchanged too.
+    A folder with other files and without a store is not yet a lab: the folder stays unchanged, but the lab's files in
+    it are private. The user's home and a folder for everybody's temporary files stay unchanged too.
     """
     with suppress(OSError):
         if (folder / store).is_file() or not any(folder.iterdir()):
@@ -84,9 +84,9 @@ def _narrow(path: Path) -> None:
 
 
 def create(path: str | os.PathLike[str], mode: str = "wb") -> IO[bytes]:
-    """Open ``path`` to write bytes (``wb``, ``xb`` or ``ab``); a new file has mode 0600.
+    """Open ``path`` to write bytes (``wb``, ``xb`` or ``ab``); a new file gets mode 0600.
 
-    Refuse symbolic links, and everything but regular files. Raises OSError as `open`.
+    Refuse symbolic links and all files that are not regular. Raises OSError as `open`.
     """
     flags = {"wb": os.O_TRUNC, "xb": os.O_EXCL, "ab": os.O_APPEND}[mode]
     # Without O_NONBLOCK, opening a FIFO would block until there is a reader.

@@ -1,4 +1,4 @@
-"""The protocols of an operator, of its placement in a network, and of its system.
+"""The protocols of operators, of placements of operators in networks, and of systems of operators.
 
 Search, models, training, tuning, the store, reports, commands and widgets use only these protocols. A system is a way
 to write and to find operators. Syno's pGraphs (:mod:`syno_lab.pgraphs`) and NAS-PTE's concatenations are two systems;
@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-if TYPE_CHECKING:  # types only: every package imports this file, and it must import none of them
+if TYPE_CHECKING:  # only for types: every package imports this file, so it must not import any package
     import numpy as np
     from torch import nn
 
@@ -87,21 +87,21 @@ class Operator(Hashable, Protocol):
         """Return an IRModule with one unscheduled function ``main(X, W1, ..., Y)``."""
 
     def dot(self, *, highlight: Iterable[Any] = (), title: str | None = None) -> str:
-        """Draw the operator as DOT text with a title; the parts in ``highlight`` have a thick border."""
+        """Return the picture of the operator as DOT text with a title; nodes in ``highlight`` have a thick border."""
 
     def svg(self, *, highlight: Iterable[Any] = (), title: str | None = None) -> str:
-        """Draw the same picture as SVG."""
+        """Return the same picture as SVG."""
 
     def to_json(self) -> str:
         """Return JSON text with ``format`` and ``version``; :func:`syno_lab.systems.read_operator` reads it back."""
 
 
 class Placement(Protocol):
-    """A network with an operator in it: in all slots that the operator fits, or instead of the whole network."""
+    """A network with an operator, in all slots that the operator fits or instead of the whole network."""
 
     @property
     def places(self) -> Sequence[Place]:
-        """For each layer that may be replaced, in order: whether the operator replaces it, or why not.
+        """For each layer that may be replaced, in order: whether it is replaced, or the reason.
 
         For an operator that is a whole network: for each part with costs, before or after, whether the part is new.
         """
@@ -115,12 +115,12 @@ class Placement(Protocol):
 
 @dataclass(frozen=True)
 class SearchStep:
-    """A step of a search as it is stored: its actions, without the states before and after it.
+    """A stored step of a search: its actions, without the states before and after the step.
 
     Attributes:
-        name: text for people; different for all steps from one state.
+        name: a text for people, different for all steps from a state.
         actions: words for the changes, with the same meaning in all states; equal actions share estimates (AMAF).
-        steps: the number of the operator's steps in it. A search may combine several steps, or split a step in two.
+        steps: the number of the operator's steps in this step. A search may combine or split the operator's steps.
         words: words with counts, from which a search estimates an operator's reward. Counts of equal words are added.
             By default, each action counts once.
     """
@@ -150,44 +150,44 @@ class OperatorSpace(Protocol):
         """Return the known operators that are in the space of ``root``, by name and in the space's own form."""
 
     def name_of(self, operator: Any) -> str:
-        """Return a name that is equal for operators that compute the same function; a search compares operators by it.
+        """Return a key that is equal for operators that compute the same function; a search compares these keys.
 
-        Mirror images may have equal names too.
+        Mirror images may have equal keys too.
         """
 
     def lower(self, spare_flops: int) -> None:
         """Lower the limit of the FLOPs of the operators in all sites, from now on.
 
-        ``accepts`` refuses operators above it. A space that fills operators up to a budget must reduce its budget.
+        ``accepts`` refuses operators above the limit. A space with a budget must reduce its budget.
         """
 
     def probe(self, operator: Any) -> Mapping[str, float] | None:
         """Estimate the quality of an operator within milliseconds, without training: numbers from 0 up, equal each
         time.
 
-        ``score``, from 0 to about 1, ranks operators; 1 promises as much as the replaced layers. None: without a probe.
+        ``score``, from 0 to about 1, ranks operators; 1 is the score of the replaced layers. None: without a probe.
         """
         return None
 
 
 @dataclass(frozen=True)
 class SpaceRequest:
-    """The request of a search for a system's space.
+    """The request by which a search asks a system for a space.
 
     Attributes:
         sites: the layers to replace.
         strides: how the strides of the layers are applied.
-        spare_flops: the most FLOPs of the operators in all sites together, for one example.
+        spare_flops: the upper bound of the FLOPs of the operators in all sites together, for one example.
         coefficients, occurrences, limits: the user's settings, as in ``SearchSettings``; a system refuses unknown
             names.
-        weight_limits: which limits of occurrences apply to the dimensions of weights, in systems with these limits:
+        weight_limits: which limits of occurrences apply to the dimensions of weights, in systems that have such limits:
             ``primary`` or ``free``.
         wants: the wishes that every operator must meet, in the system's notation. None: the mixing of the layers;
             empty: none.
-        drawn: called with the key of every complete operator that a search draws, before ``wants`` refuses any. The
+        drawn: called with the key of every complete operator that a search draws, before ``wants`` is checked. The
             funnel of a search counts these calls.
-        wished: called with the key of each operator that meets ``wants``, before the FLOPs refuse any. If a space never
-            calls it, the calls of ``accepts`` are counted instead.
+        wished: called with the key of each operator that meets ``wants``, before its FLOPs are checked. If a space
+            never calls it, the calls of ``accepts`` are counted instead.
         options: the system's own options as text, by the names of its :attr:`Optioned.space_options`.
         network: builds the network without weights and returns it with its example (:func:`syno_lab.alpha.trace`), for
             a system whose operators are whole networks. None: only the layers are known.
@@ -213,15 +213,15 @@ def _nothing(request: Any, data: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class Pane:
-    """One form of an operator for people, computed when it is opened.
+    """A pane: a form of an operator for people, computed when the user opens it.
 
     Attributes:
-        read: makes plain data for the browser (:mod:`syno_lab.panes.data`) from a :class:`syno_lab.panes.Asked`; raises
-            SynoError if there is nothing to show.
+        read: returns plain data for the browser (:mod:`syno_lab.panes.data`) from a :class:`syno_lab.panes.Asked`;
+            raises SynoError if there is nothing to show.
         depends: the names of the fields of ``Asked``, besides the operator, that change the data.
-        exports: makes the forms of the pane's files from ``Asked`` and the data (:mod:`syno_lab.panes.forms`).
-        texts: makes the texts of a page without a kernel from ``Asked`` and the data, for a pane that is shown at once.
-        title: the text on its tab; empty: its name.
+        exports: returns the forms of the pane's files from ``Asked`` and the data (:mod:`syno_lab.panes.forms`).
+        texts: returns the texts of a page without Jupyter from ``Asked`` and the data, for a pane shown at once.
+        title: the text on the pane's tab; empty: the pane's name.
     """
 
     read: Callable[[Any], PaneData]
@@ -233,14 +233,14 @@ class Pane:
 
 @dataclass(frozen=True)
 class PrimitiveCard:
-    """One primitive of a system on one page.
+    """The card of a primitive: all about one primitive of a system on a page.
 
     Attributes:
         name: the name of the primitive in its system.
-        text: the complete card: its notation, its inputs and outputs, what it refuses, and its source.
+        text: the complete card: the primitive's notation, inputs, outputs, the cases that it refuses, and its source.
         words: the text alternative of the picture.
-        line: its inputs and outputs, in one line.
-        draw: makes the picture as SVG.
+        line: the inputs and outputs of the primitive, in one line.
+        draw: returns the picture as SVG.
     """
 
     name: str
@@ -258,7 +258,7 @@ class TracedStep:
         kind: its primitive. Where operators differ, only steps of one kind are shown side by side.
         words: the step in words, for people.
         key: equal for steps with the same effect on the same inputs, within one call of :meth:`Traced.traces`.
-        takes: the keys of its inputs; steps without common inputs are not shown side by side.
+        takes: the keys of the step's inputs; steps without common inputs are not shown side by side.
         ids: the nodes of the picture that show this step.
     """
 
@@ -272,18 +272,18 @@ class TracedStep:
 class System(Protocol):
     """A system of operators, with the members that every system has.
 
-    Methods except :meth:`read` take only operators of this system. The protocols below are optional: a system
-    implements some of them, and callers test ``isinstance``. A subclass of this class inherits the methods that have a
+    All methods except :meth:`read` accept only operators of this system. The protocols below are optional: a system
+    implements some of them, and callers check them with ``isinstance``. A subclass inherits the methods that have a
     body.
     """
 
     @property
     def format(self) -> str:
-        """The ``format`` of its operators' JSON."""
+        """The ``format`` in the JSON of this system's operators."""
 
     @property
     def title(self) -> str:
-        """Its name for people: ``pGraphs``."""
+        """The system's name for people, such as ``pGraphs``."""
 
     def read(self, text: str | bytes) -> Operator:
         """Read the operator of a JSON text. Reading checks the text and runs no code from it.
@@ -313,7 +313,7 @@ class System(Protocol):
         """Return words with numbers from 0 up, similar for operators with similar functions; {} if nothing is known."""
 
     def traffic(self, operator: Any, binding: Binding) -> int:
-        """Return the elements of all tensors that a forward pass of its module creates, including its output."""
+        """Return the number of elements of all tensors that a forward pass creates, including the output."""
         elements: int = operator.traffic(binding)
         return elements
 
@@ -332,7 +332,7 @@ class System(Protocol):
     def panes(self) -> Mapping[str, Pane]:
         """The forms of an operator that a view can show, by names among :data:`syno_lab.panes.NAMES`.
 
-        ``graph`` is first. The second is shown beside ``graph`` at once, so its data should be fast to compute.
+        ``graph`` is first. The second form is shown beside ``graph`` at once, so its data should be fast to compute.
         """
 
 
@@ -348,14 +348,14 @@ class OfLayers(Protocol):
     ) -> dict[str, int]:
         """Return the sizes of the operator's variables for a layer of these shapes. The system interprets the axes.
 
-        ``named`` are the layer's sizes by their usual names: N, C_in, C_out, H, W, s, and for a convolution window_h
-        and window_w. The first axis is the batch, or the positions. Raises SpecError if the operator does not fit.
+        ``named`` are the layer's sizes by their names: N, C_in, C_out, H, W, s, and for a convolution window_h and
+        window_w. The first axis is the batch, or the positions. Raises SpecError if the operator does not fit.
         """
 
 
 @runtime_checkable
 class OfNetworks(Protocol):
-    """A system whose operators are whole networks, whatever layers are named."""
+    """A system whose operators are whole networks, even if a request names layers."""
 
     def network_costs(self, operator: Any) -> tuple[int, int]:
         """Return the FLOPs and parameters of the network for one example."""
@@ -366,9 +366,9 @@ class ComputesLayers(Protocol):
     """A system that can express layers as operators."""
 
     def for_layer(self, site: Site) -> tuple[Operator, dict[str, int]]:
-        """Return an operator that computes a network's layer for one example, and the sizes of its variables.
+        """Return an operator that computes a network's layer for one example, and the sizes of all its variables.
 
-        Raises SpecError if there is none, in one line that begins with the layer's name.
+        Raises SpecError, with a line that begins with the layer's name, if there is no such operator.
         """
 
 
@@ -377,7 +377,7 @@ class Searched(Protocol):
     """A system with a space that can be searched."""
 
     def space(self, request: SpaceRequest) -> OperatorSpace:
-        """Return the space that is searched for these layers. Raises SpecError if there is none."""
+        """Return the space that is searched for these layers. Raises SpecError if there is no space."""
 
 
 @runtime_checkable
@@ -385,7 +385,7 @@ class Ruled(Searched, Protocol):
     """A system whose searches accept rules of the user's own."""
 
     def ruled_space(self, request: SpaceRequest, rules: Sequence[OwnRule]) -> OperatorSpace:
-        """Return the space without the operators that have a step that a rule refuses."""
+        """Return the space without operators that contain a step that a rule refuses."""
 
 
 @runtime_checkable
@@ -402,13 +402,13 @@ class Mixing(Protocol):
     """A system that reports the mixing property of αNAS for its operators."""
 
     def mixing(self, operator: Any, binding: Binding) -> Pairing:
-        """Return which output axis is paired with which input axis at these sizes (αNAS, section 3.1).
+        """Return the pairs of an output axis and an input axis at these sizes, with their marks (αNAS, section 3.1).
 
         Raises SpecError if the pairing cannot be determined at these sizes.
         """
 
     def is_linear(self, operator: Any) -> bool:
-        """Tell whether the operator counts as linear in its input."""
+        """Return whether the operator counts as linear in its input."""
 
 
 @runtime_checkable
@@ -421,7 +421,7 @@ class OfPrimitives(Protocol):
 
 @runtime_checkable
 class StandsFor(Protocol):
-    """A system with values that are no operators but represent operators."""
+    """A system with values that are not operators but represent operators."""
 
     def operator_of(self, value: Any) -> Operator | None:
         """Return the operator that a value of this system represents; None for all other values."""
@@ -429,10 +429,10 @@ class StandsFor(Protocol):
 
 @runtime_checkable
 class FitsPlaces(Protocol):
-    """A system whose operators have sizes for sites of a network."""
+    """A system whose operators store sizes for the sites of a network."""
 
     def places(self, operator: Any) -> Mapping[str, Mapping[str, int]]:
-        """Return the sites of a network for which the operator has sizes: their names for people, and the sizes."""
+        """Return the sites of a network for which the operator has sizes: the name of each site, and the sizes."""
 
 
 @runtime_checkable
@@ -449,4 +449,4 @@ class Stepwise(Protocol):
 
     @property
     def construction(self) -> Construction[Any, Any, Any]:
-        """The construction: all that sessions, steppers and the explorer need."""
+        """The construction: all functions that sessions, steppers and the explorer need."""

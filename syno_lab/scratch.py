@@ -1,7 +1,7 @@
-"""Temporary folders that are always removed: the next process removes the folders of killed ones.
+"""Temporary folders that are always removed: each process also removes the folders of killed processes.
 
-The owner of a folder holds a lock (``flock``) on it as long as it lives. A folder without a lock belongs to a dead
-owner. Only folders with a name of this form are removed, and only if they are the user's own and no link.
+The process that owns a folder holds a lock (``flock``) on the folder. A folder without a lock belongs to a dead
+process. Only folders with such a name are removed, and only if they belong to the user and are no links.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from syno_lab.errors import ExportError
 
 #: The end of each temporary folder's name.
 SUFFIX = ".scratch"
-#: The beginning of the names in the system's folder for temporary files.
+#: The prefix of the names of folders in the system's folder for temporary files.
 COMMON = "syno-"
-#: The most characters of a prefix, which may be a file's name: the complete name must fit in 255 bytes.
+#: The largest number of characters of a prefix, because the name of the folder must fit in 255 bytes.
 _LONGEST = 50
 
 
@@ -30,9 +30,9 @@ _LONGEST = 50
 def scratch(prefix: str, within: str | os.PathLike[str] | None = None) -> Iterator[Path]:
     """Create a folder of mode 0700 in ``within`` (default: the system's temporary folder); remove it at the end.
 
-    First remove the folders of dead owners: in ``within`` those with the same ``prefix``, in the system's folder all of
-    the lab. Raises OSError as `tempfile.mkdtemp`; ValueError without ``within`` if ``prefix`` does not begin with
-    ``syno-``.
+    First remove the folders of dead processes: in ``within`` those with the same ``prefix``, in the system's folder all
+    folders of the lab. Raises OSError as `tempfile.mkdtemp`; ValueError without ``within`` if ``prefix`` does not begin
+    with ``syno-``.
     """
     if within is None and not prefix.startswith(COMMON):
         raise ValueError(f"expected a prefix that begins with {COMMON!r}, found {prefix!r}")
@@ -48,7 +48,7 @@ def scratch(prefix: str, within: str | os.PathLike[str] | None = None) -> Iterat
 
 
 def clear(place: Path, prefix: str) -> list[Path]:
-    """Remove the folders of dead owners in ``place`` whose names begin with ``prefix``; return their paths."""
+    """Remove the folders of dead processes in ``place`` whose names begin with ``prefix``; return their paths."""
     removed = []
     more = "[a-z-]*" if prefix == COMMON else ""
     form = re.compile(rf"{re.escape(prefix)}{more}[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
@@ -58,7 +58,7 @@ def clear(place: Path, prefix: str) -> list[Path]:
     except OSError:
         return []
     for name in names:
-        with contextlib.suppress(OSError):  # it is locked, another user's, or already removed
+        with contextlib.suppress(OSError):  # the folder is locked, belongs to another user, or was removed
             descriptor = _hold(place / name, wait=False)
             try:
                 shutil.rmtree(place / name)  # follows no symbolic link
@@ -87,7 +87,7 @@ def _hold(path: Path, *, wait: bool) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise
-        except OSError:  # without such locks on the file system, no process can lock it, so it is never removed
+        except OSError:  # without locks in the file system, a folder is never removed, as no process can lock it
             if not wait:
                 raise
         if not os.path.samestat(os.fstat(descriptor), path.lstat()):
@@ -115,14 +115,14 @@ def put(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def folder_of(path: Path) -> Iterator[None]:
-    """Create the parent folders of ``path`` for the block; remove the new ones if the block fails."""
+    """Create the parent folders of ``path`` for the block; remove the new folders if the block fails."""
     new = [parent for parent in path.absolute().parents if not parent.exists()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException:
         for parent in new:
-            with contextlib.suppress(OSError):  # it is not empty
+            with contextlib.suppress(OSError):  # the folder is not empty
                 parent.rmdir()
         raise
 

@@ -33,7 +33,7 @@ class Plain(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
-        """Convert the result of :meth:`to_dict` back. Raises FormatError for any other data."""
+        """Return the struct for a result of :meth:`to_dict`. Raises FormatError for any other data."""
         try:
             return msgspec.convert(data, cls)
         except msgspec.ValidationError as error:
@@ -47,10 +47,10 @@ def setting(
 
     Args:
         about: the help text of its option.
-        names: the names of the option, if they differ from the field's.
+        names: the names of the option, if they differ from the name of the field.
         metavar: the placeholder of its value in the help text.
-        least: the lower bound of its number; see :func:`check_bounds`.
-        above: a number that its number must exceed.
+        least: the lower bound of the setting's number; see :func:`check_bounds`.
+        above: a number that the setting's number must exceed.
     """
     return msgspec.Meta(
         description=about, extra={"names": names, "metavar": metavar or None, "least": least, "above": above}
@@ -119,7 +119,7 @@ class TrainingSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class TrialSettings(TrainingSettings, frozen=True, kw_only=True):
-    """How one network is trained, and what it is measured on."""
+    """How a network is trained, and on which device and data it is measured."""
 
     augment: Annotated[
         Augment | None,
@@ -165,7 +165,7 @@ class TuningBudget(Plain, frozen=True, kw_only=True):
 
 
 class TuningSettings(TuningBudget, frozen=True, kw_only=True):
-    """Which trials of a search are tuned, and how. If ``within`` is None, the objective ``latency`` tunes all."""
+    """Which trials of a search are tuned, and how. If ``within`` is None, ``latency`` as objective tunes all trials."""
 
     preset: Annotated[
         str, setting("How many candidates a tuning measures: quick, normal or thorough.", "--tune-preset")
@@ -199,7 +199,7 @@ class TuningSettings(TuningBudget, frozen=True, kw_only=True):
 
 
 class SearchChoice(Plain, frozen=True, kw_only=True):
-    """How long operators are searched, and how they are chosen."""
+    """How long a search runs, and how it chooses operators."""
 
     called: ClassVar[str] = "the settings of a search"
 

@@ -1,7 +1,7 @@
 """Sign the requests of the user's account with a key that nobody else can read.
 
-A lab's folder may be a copy from another person, so its requests may be anybody's. A request runs only with a signature
-that was made here at submission. The key is in the user's configuration folder. See ``docs/security.md``.
+A lab's folder may be a copy from another person, so its requests may come from anybody. A request runs only with a
+signature that this account made at submission. The key is in the user's configuration folder. See ``docs/security.md``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEY_BYTES = 32
 
 
 def sign(purpose: str, content: str) -> str:
-    """Sign a text for one purpose with 64 hexadecimal digits. The first call creates the key.
+    """Return the signature of a text for a purpose: 64 hexadecimal digits. The first call creates the key.
 
     Raises SynoError if the configuration folder or the key cannot be created or is not the user's own.
     """
@@ -30,7 +30,7 @@ def sign(purpose: str, content: str) -> str:
 
 
 def is_signed(purpose: str, content: str, signature: str | None) -> bool:
-    """Tell whether the user's own key made this signature of this text for this purpose.
+    """Return whether this signature of this text for this purpose was made with the user's own key.
 
     Raises SynoError if the configuration folder or the key is not the user's own or cannot be read.
     """

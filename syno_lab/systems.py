@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_BYTES, MAX_TEXT = 1 << 20, 1 << 22
 #: The beginnings of the texts of files and sessions, and the likeness from which another name is suggested.
 _TEXTS, _ALIKE = ("{", "syno-session:"), 0.7
-#: ``"format=module:name;…"`` adds systems; ``"format="`` removes one.
+#: The environment variable that adds systems (``"format=module:name;…"``) and removes a system (``"format="``).
 VARIABLE = "SYNO_LAB_SYSTEMS"
 
 
@@ -41,7 +41,7 @@ SYSTEMS = {
     "syno-lab-nas-pte": "syno_lab.nas_pte.system:NAS_PTE",
 }
 #: The builders other than :func:`lower_json`, as ``"module:function"``. In the process of a tuning, a builder makes a
-#: TVM module from an operator's JSON. Tuning records are keyed by this text.
+#: TVM module from an operator's JSON. This text is a part of the key of tuning records.
 BUILDERS = {
     "syno-lab-operator": "syno_lab.codegen.tvm_target:lower_json",
     "syno-lab-nas-pte": "syno_lab.nas_pte.tvm:lower_json",
@@ -49,7 +49,7 @@ BUILDERS = {
 _BUILDER = f"{__name__}:lower_json"
 #: The default system: its format, and its name for users.
 DEFAULT, DEFAULT_NAME = "syno-lab-operator", "pgraphs"
-#: The formats by the names of the papers, where these differ from the systems' titles.
+#: The formats by the names of the papers, if a paper's name differs from the title of the system.
 PAPERS = {"syno": "syno-lab-operator", "alpha": "syno-lab-alpha", "alphanas": "syno-lab-alpha"}
 
 
@@ -72,7 +72,7 @@ def formats() -> dict[str, str]:
 
 
 def all_systems() -> Iterator[System]:
-    """Yield every system; each is imported when it is yielded."""
+    """Yield every system; import a system only when it is yielded."""
     return (find_system(name) for name in formats())
 
 
@@ -116,7 +116,7 @@ def read_operator(text: str | bytes) -> Operator:
 
 
 def operator_for(site: Site) -> tuple[Operator, dict[str, int]]:
-    """Express a network's layer as an operator, of the first system that can; return it with its variables' sizes.
+    """Express a network's layer as an operator of the first system that can; return it with its sizes.
 
     Raises the SpecError of the first system that refuses the layer, if all systems refuse it.
     """
@@ -158,7 +158,7 @@ def space_of(system: System, request: SpaceRequest, rules: Sequence[OwnRule] = (
 
 
 def title_of(text: str | bytes) -> str:
-    """Return the title of the system of a JSON text. Raises as :func:`format_of`."""
+    """Return the title of the system that a JSON text of an operator names. Raises as :func:`format_of`."""
     return find_system(format_of(text)).title
 
 
@@ -179,9 +179,9 @@ def format_named(name: str) -> str:
 
 
 def find_card(words: Sequence[str]) -> PrimitiveCard:
-    """Return the card of a primitive: ``["unfold"]`` of the first system with it, or ``["canvas", "unfold"]``.
+    """Return the card of a primitive: ``["unfold"]`` means the first system with it; ``["canvas", "unfold"]``, Canvas.
 
-    Names match in upper and lower case. Raises SpecError if no primitive has this name.
+    Upper and lower case are not distinguished. Raises SpecError if no primitive has this name.
     """
     *system, name = words or [""]
     searched = [find_system(format_named(" ".join(system)))] if system else list(all_systems())
@@ -201,7 +201,7 @@ def builder_of(text: str | bytes) -> str:
 
 
 def lower_json(operator_json: str, binding: Mapping[str, int], dtype: str) -> Any:
-    """Make a TVM module from an operator's JSON: the builder of systems that are not in :data:`BUILDERS`."""
+    """Make a TVM module from an operator's JSON; the builder for systems that have no entry in :data:`BUILDERS`."""
     return read_operator(operator_json).to_tvm(binding, dtype)
 
 
@@ -211,7 +211,7 @@ def builders() -> tuple[str, ...]:
 
 
 def is_operator(value: Any) -> bool:
-    """Tell whether a value is an operator of a known system."""
+    """Return whether a value is an operator of a known system."""
     return isinstance(getattr(value, "format", None), str) and value.format in formats()
 
 

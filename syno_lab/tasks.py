@@ -1,4 +1,4 @@
-"""Whole tasks in one call each, as the commands do them: search, train, tune, and read an operator or a lab.
+"""Functions that do the work of a command in one call: search, train, tune, and read an operator or a lab.
 
 Each call prints its progress on standard error, and imports what it needs when it runs.
 """
@@ -152,7 +152,7 @@ def train(
 
 
 def _shown(now: TrainingProgress) -> tuple[float, str]:
-    """Return the completed share of a training, and its loss and accuracy as text."""
+    """Return the completed share of a training, and a text with its loss and accuracy."""
     done = (now.epoch - 1 + (now.phase == "test" or now.batch / now.batches)) / now.epochs
     return done, f"epoch {now.epoch} of {now.epochs}, {now.phase}: loss {now.loss:.3f}, accuracy {now.accuracy:.3f}"
 
@@ -209,7 +209,7 @@ def tune(
 
 
 class OpenLab:
-    """The results in the folder of a lab. Each call reads the results anew, also while searches write them."""
+    """The results in the folder of a lab. Each call reads the current results, also while searches write them."""
 
     def __init__(self, folder: Path) -> None:
         from syno_lab.reports import LabReader

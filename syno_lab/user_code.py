@@ -1,8 +1,8 @@
 """Convert a user's function to source text that another process can import: no pickle, and only the user's own code.
 
-A function from a notebook cell or a module is sent as source, with what it needs: imports for its modules, the source
-of the user's functions that it calls, and plain constants as literals. A tuning writes the source to a file in its work
-folder, and only the tuning process runs it. A function can also be named as ``file.py:function``.
+A function from a notebook cell or a module is sent as source. The source has all that the function needs: imports of
+modules, the user's functions that it calls, and plain constants as literals. A tuning writes the source to a file in
+its work folder, and only the tuning process runs it. A function can also be named as ``file.py:function``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     """The function ``name`` in the Python text ``source``; ``origin`` is the file or module of the source.
 
     ``modules``: names and digests of the user's own modules that the source imports (:mod:`.beside`), as ``blocks=3f2a…
-    other=…``. A reader of code from a job or a file must check that the user has signed or named the code.
+    other=…``. A caller that reads code from a job or a file must check that the user has signed or named the code.
     """
 
     name: str
@@ -54,7 +54,7 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     @classmethod
     def of(cls, name: str, source: str, origin: str) -> UserCode:
-        """Create the code of a source, with the digests of the modules that it imports now."""
+        """Create the value for a source, with the digests of the modules that the source imports now."""
         modules = modules_of(source, origin)
         return cls(name, source, origin, " ".join(f"{key}={module.digest}" for key, module in modules.items()))
 
@@ -65,7 +65,7 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     @property
     def digest(self) -> str:
-        """A hash that distinguishes two functions of one name in records."""
+        """A hash by which records distinguish two functions with the same name."""
         modules = "".join(f"\0{name} {digest}" for name, digest in self.digests.items())
         return hashlib.sha256((self.source + modules).encode()).hexdigest()[:_DIGEST]
 
@@ -91,14 +91,14 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         return {"name": self.name, "file": str(path.resolve()), "origin": self.origin}
 
     def function(self) -> Callable[..., Any]:
-        """Return :meth:`value` if it is callable. Raises CodeError if not."""
+        """Return :meth:`value` if this is callable. Raises CodeError if not."""
         value = self.value()
         if not callable(value):
             raise CodeError(f"expected a function {quoted(self.name)} in {self.origin}, found {kind_of(value)}")
         return cast("Callable[..., Any]", value)
 
     def value(self) -> Any:
-        """Run the source in this process and return the value of the name. Use it only for code the user has named.
+        """Run the source in this process and return the value of the name. Only for code that the user has named.
 
         The source can import modules beside its file; ``sys.path`` has priority. Raises CodeError in one line if the
         code fails or ends the process, or if an imported module has changed since the code was named.
@@ -116,7 +116,7 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
             or _LOADED.get(name, module_record.digest) != module_record.digest
             for name, module_record in loaded.items()
         ):
-            for name in loaded:  # unchanged modules too: they may hold old values
+            for name in loaded:  # load unchanged modules again too, because they may hold old values
                 del sys.modules[name]
         _LOADED.update(self.digests)
         module = ModuleType(f"syno_user_{self.digest}")
@@ -185,7 +185,7 @@ def _from_function(function: Callable[..., Any]) -> UserCode:
 
 
 def _from_class(found: object) -> UserCode:
-    """Convert a class and the names that it uses; a method's code object locates its source, also in notebooks."""
+    """Convert a class and the names that it uses; find its source by the code object of a method, also in notebooks."""
     methods = [v for v in vars(found).values() if isinstance(v, FunctionType)] if inspect.isclass(found) else []
     if not inspect.isclass(found) or not methods:
         raise CodeError(f"expected a class with methods, or 'file.py:Class', found {quoted(found)}")
@@ -193,7 +193,7 @@ def _from_class(found: object) -> UserCode:
     lines = linecache.getlines(code.co_filename, methods[0].__globals__)
     try:
         tree = ast.parse("".join(lines))
-    except SyntaxError:  # a cell with magics: its Python source begins on a later line
+    except SyntaxError:  # in a cell with magics, the Python source begins on a later line
         tree = ast.Module([], [])
     nodes = [
         node
@@ -227,7 +227,7 @@ def _collect(alias: str, value: object, parts: dict[str, str]) -> None:
     if isinstance(value, ModuleType):
         parts[alias] = f"import {value.__name__} as {alias}\n"
     elif isinstance(value, FunctionType) and _is_users(value):
-        parts[alias] = ""  # reserves its position; the function may call itself
+        parts[alias] = ""  # reserve the position, because the function may call itself
         text = _definition(value, alias)
         around = {**value.__globals__, **inspect.getclosurevars(value).nonlocals}
         for name in sorted(set(_names(value.__code__)) | set(value.__code__.co_freevars)):
@@ -251,7 +251,7 @@ def _collect(alias: str, value: object, parts: dict[str, str]) -> None:
 
 
 def _is_users(function: FunctionType) -> bool:
-    """Tell whether a function is the user's; functions of installed packages are imported instead."""
+    """Return whether a function is the user's own; functions of installed packages are imported instead."""
     file = function.__code__.co_filename
     return file.startswith("<") or is_users_file(file)
 
@@ -292,5 +292,5 @@ def _is_plain(value: object) -> bool:
         return all(_is_plain(item) for item in value) and (bool(value) or not isinstance(value, set | frozenset))
     if isinstance(value, dict):
         return all(_is_plain(item) for entry in value.items() for item in entry)
-    # The repr of a subclass may differ, and the repr "inf" is a name.
+    # The repr of a subclass may differ, and the repr of infinity is the name inf.
     return type(value) in _PLAIN and not (isinstance(value, float) and not math.isfinite(value))

@@ -1,4 +1,4 @@
-"""JSON files with a header: ``format`` names the file format, ``version`` the version of the reader."""
+"""JSON files with a header: ``format`` is the name of the file format, and ``version`` is the format's version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syno_lab.inputs import printable, quoted, read_text, shortened
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 #: Plain data: the values of JSON, of messages to a browser and of table cells.
 JSON: TypeAlias = "str | float | Sequence[JSON] | Mapping[str, JSON] | None"
-_LONG = 240  # characters of a decoder's message
+_LONG = 240  # the largest number of characters of a decoder's message
 
 
 class _Header(msgspec.Struct):
@@ -38,7 +38,7 @@ def read_small(path: Path, limit: int) -> str:
 def read_versioned(
     text: str | bytes, record: type[_Record], *, what: str, name: str, version: int, most: int
 ) -> _Record:
-    """Read the record in a file; the header is checked first, to name a newer version in the message.
+    """Read the record in a file; check the header first, so that the message can name a newer version.
 
     Args:
         text: the text of the file.
@@ -46,7 +46,7 @@ def read_versioned(
         what: the beginning of each message, such as ``operator file``.
         name: the expected ``format``.
         version: the expected ``version``.
-        most: the most bytes (characters of a string); a longer text is refused before it is parsed.
+        most: the largest number of bytes (for a string: characters); a longer text is refused before it is parsed.
 
     Raises FormatError in one line: the expected value, the value found, and its place.
     """
