@@ -294,7 +294,7 @@ def group_choices(kernel: Kernel, places: Sequence[Place]) -> tuple[int, ...]:
 def fill(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Fitted | str:
     """Return the kernel with values for its dynamic variables within the budget; or in one line why none fit.
 
-    Places of equal sizes are merged. Without an upper limit the base solution stays. ``groups``: the number G.
+    Places of equal sizes are merged. Without an upper limit the base solution stays. ``groups``: the number of groups.
     """
     result = solve(kernel, places, budget, groups)
     return result if isinstance(result, str) else Fitted(kernel, groups, result.places, result.numbers)

@@ -35,8 +35,8 @@ class Judged:
     """The data about a trained operator for a user's own reward.
 
     Attributes:
-        accuracy: the accuracy from 0 to 1; of a training that was stopped early, the accuracy until then; in a search
-        in rungs, the mean measure over the seeds of a rung.
+        accuracy: the accuracy from 0 to 1; after an early stop, the accuracy until then; in a search in rungs, the mean
+            of a rung's measure over the seeds.
         flops_ratio, params_ratio: FLOPs and parameters of the network with the operator, divided by the baseline's.
         replaced_ratio: FLOPs of the operator in the replaced layers, divided by the FLOPs of these layers.
         latency_ms: the network's latency in TVM (objective ``latency``), else in PyTorch (``latency-pytorch``); None

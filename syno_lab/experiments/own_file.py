@@ -59,7 +59,7 @@ def network_file(operator: Operator, places: Sequence[tuple[Site, Place]], numbe
         operator: an operator of any system whose operators replace layers.
         places: the layers, and the operator's sizes in each layer.
         number: the number of the operator's trial, for the text.
-        strides: the search's setting for strides.
+        strides: how strides are replaced, ``pool`` or ``shape``.
 
     Raises SpecError where the operator replaces no layer.
     """

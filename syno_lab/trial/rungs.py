@@ -1,4 +1,4 @@
-"""Make the request of a trial on a rung's proxy, and the reward of its outcome.
+"""Make the request of a trial on a rung's proxy, and compute the reward of the trial.
 
 A backbone declares its rungs (:attr:`syno_lab.models.registry.Backbone.proxies`). Rewards are measured on held-out
 training images; the test images are for the finals.
