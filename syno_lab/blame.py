@@ -61,7 +61,7 @@ def said_by(error: BaseException) -> str:
 def is_theirs(error: BaseException) -> bool:
     """Return whether an exception that the user's own code raised is reported as an error of that code.
 
-    A lack of memory, Ctrl-C, and an exception of a signal handler are not reported as such.
+    A lack of memory, Ctrl-C, and an exception of a signal handler are not errors of that code.
     """
     if isinstance(error, KeyboardInterrupt | GeneratorExit) or is_out_of_memory(error):
         return False
@@ -107,7 +107,7 @@ def guest(file: str) -> Iterator[None]:
     """Run a user's file in the block, with its own ``sys.argv``, and send its standard output to standard error.
 
     For sources without a ``.py`` file this has no effect. If the file exits, the last line that it printed on standard
-    error becomes a note of the exception. ``argparse`` prints its error there.
+    error becomes a note of the exception. ``argparse`` prints errors there.
     """
     if not file.endswith(".py"):
         yield

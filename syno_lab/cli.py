@@ -1,7 +1,7 @@
 """The command ``syno-lab`` with its subcommands. This module turns every error into one line and an exit status.
 
-The commands are in :mod:`syno_lab.commands`, one in each file. They import torch, TVM and pandas only when they run, so
-that ``--help`` answers at once.
+The commands are in :mod:`syno_lab.commands`, one in each file. The commands import torch, TVM and pandas only when they
+run, so that ``--help`` answers at once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compile generated source to classes, each in a module that Python can import while the class exists.
 
-``torch.compile`` imports the module of a function by its name and reads the function's helpers there. So each source
+``torch.compile`` imports the module of a function by its name and reads the function's helpers from it. So each source
 has its own module name, made from its digest. Equal sources share one class.
 """
 
@@ -28,7 +28,7 @@ _COMPILED = "_compiled_call_impl"  # set by nn.Module.compile; it refers to the 
 
 
 class _Namespace(ModuleType):
-    """The imported module: it has the names that its source imports, and weakly refers to the class for others.
+    """The imported module: it has the names that its source imports, and a weak reference to the class for others.
 
     A strong reference to this module, as in ``torch.compile``, does not keep the class alive.
     """

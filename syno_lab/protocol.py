@@ -41,7 +41,7 @@ class Operator(Hashable, Protocol):
 
     @property
     def format(self) -> str:
-        """The ``format`` of the operator's JSON. :mod:`syno_lab.systems` finds the operator's system by it."""
+        """The ``format`` of the operator's JSON. :mod:`syno_lab.systems` finds the operator's system by this text."""
 
     @property
     def variables(self) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """Functions that do the work of a command in one call: search, train, tune, and read an operator or a lab.
 
-Each call prints its progress on standard error, and imports what it needs when it runs.
+Each call prints its progress on standard error, and imports large libraries only when it runs.
 """
 
 from __future__ import annotations

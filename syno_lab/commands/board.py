@@ -86,7 +86,7 @@ def command(
 
 
 def _emulate(key: str, tracker: str | None, fetch: bool, check: bool) -> None:
-    """Start the emulated board, check it as ``doctor`` does, and keep it running."""
+    """Start the emulated board, check the board as ``doctor`` does, and let it run until Ctrl-C."""
     from syno_lab.tuning.checkup import check_up
     from syno_lab.tuning.emulated import KEY, emulated_board
     from syno_lab.tuning.emulated_files import fetch_board

@@ -117,7 +117,7 @@ def _masked(option: inspect.Parameter) -> inspect.Parameter:
     kind, *metadata = get_args(option.annotation) or (option.annotation,)
     if not metadata or not getattr(metadata[0], "help", None):
         return option
-    shown = copy(metadata[0])  # several commands may share the object
+    shown = copy(metadata[0])  # several commands may share the parameter object
     shown.help = escape(shown.help)
     return option.replace(annotation=Annotated[kind, shown])
 

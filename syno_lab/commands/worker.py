@@ -135,7 +135,7 @@ def _find_scheduler(endpoint: Endpoint, patience_s: float) -> str | None:
 
 
 def _own_address(scheduler: str, listen: str | None) -> str:
-    """Return the address on which this machine listens: ``listen``, or loopback if the scheduler is here."""
+    """Return the address on which this machine listens: ``listen``, or loopback if the scheduler is on this machine."""
     from syno_lab.processes.own_listener import is_loopback
 
     if listen is not None:

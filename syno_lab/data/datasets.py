@@ -395,7 +395,7 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
 def _unpack(archive: Path, root: str, folder: Path) -> None:
     """Extract the plain files in ``root`` of ``archive`` to ``folder/root``; refuse an archive with other entries.
 
-    tarfile's own "data" filter exists only since Python 3.11.4. The published archives are one flat folder.
+    tarfile's own "data" filter exists only since Python 3.11.4. The published archives have no subfolders.
     """
     (folder / root).mkdir()
     try:

@@ -105,8 +105,8 @@ class OwnData:
         shape, dtype: the shape and the type of an example.
         lowest: the lowest class among the labels that were read; ``labels`` describes the labels of both parts.
         remark: a line about unusual labels; empty if there are none.
-        fingerprint: a text that depends on lengths, shapes and the classes of some test examples. It does not depend on
-            pixels, because transformations may be random.
+        fingerprint: a text that depends on lengths, shapes and the classes of some test examples. The text does not
+            depend on pixels, because transformations may be random.
 
     :meth:`of` and the methods that read examples raise DataError for examples of another form.
     """

@@ -32,7 +32,7 @@ from syno_lab.version import __version__
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-#: An environment variable that marks a worker of another machine. That worker does not see the lab's folder.
+#: An environment variable that marks a worker of another machine. A marked worker does not see the lab's folder.
 VARIABLE = "SYNO_LAB_AWAY"
 #: The folder in the user's configuration folder with a small lab for each lab whose jobs run on this machine.
 FOLDER = "away"
@@ -105,7 +105,7 @@ def _copy_job(
     ledger: Ledger, root: Path, job: JobRecord, files: door.Files, known: dict[str, tuple[int, int]]
 ) -> JobRecord:
     """Copy the job into the small lab as waiting. Sign the copy; the lab's machine has checked the original job."""
-    for lease in ledger.leases():  # a worker here may have lost the scheduler during an earlier attempt
+    for lease in ledger.leases():  # a worker on this machine may have lost the scheduler during an earlier attempt
         if lease.job == job.id:
             alive.end_attempt(lease.token, alive.TERM_S)
     copied_folder = job_folder(root, job.id)

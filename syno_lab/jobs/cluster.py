@@ -38,7 +38,7 @@ from syno_lab.processes.process import cores, last_line, module_command, own_env
 
 #: The resources that the lab's own workers have.
 COUNTED = frozenset((SLOT, door.HOME))
-#: The folder of all clusters in the user's settings, and the files in the folder of each lab's cluster.
+#: The folder in the user's settings that has a folder for each lab's cluster, and the files in such a folder.
 FOLDER, FILE_NAME, KEY = "clusters", "cluster.json", "tls.pem"
 _MOST_BYTES = 1 << 20
 #: Seconds within which a scheduler must have started. Imports on a busy machine are slow.
@@ -92,8 +92,8 @@ class Settings:
         slots: the number of jobs that train at a time; None: as at the last start, or one for every two cores.
         gpus: the number of GPUs for jobs, as the resource ``GPU``; None: as at the last start, or none.
         idle_minutes: minutes without a job after which scheduler and worker end; None: as at the last start, or 10.
-        listen: the address of this machine on which the scheduler listens for workers of other machines. Such a cluster
-            keeps its key until it is stopped. None: as at the last start, or loopback. Empty: loopback.
+        listen: the address of this machine on which the scheduler listens for workers of other machines. A cluster for
+            other machines keeps its key until it is stopped. None: as at the last start, or loopback. Empty: loopback.
         port: the port at that address; None: as at the last start, or :data:`PORT`.
 
     Raises JobError for numbers out of range.
@@ -122,7 +122,7 @@ class Settings:
 
 
 class Cluster:
-    """The scheduler and worker of one lab folder."""
+    """The Dask scheduler and the Dask worker of a lab's folder."""
 
     def __init__(self, root: Path, settings: Settings) -> None:
         self._root = root.resolve()

@@ -69,7 +69,7 @@ class JobContext:
             attempts.progress(self._ledger, self.id, self._token, *report)
 
     def keep(self) -> None:
-        """Start a thread that renews the lease. This process ends when another process has the lease."""
+        """Start a thread that renews the lease. The thread ends this process when another process has the lease."""
         threading.Thread(target=self._keep, name="lease", daemon=True).start()
 
     def _keep(self) -> None:

@@ -30,7 +30,7 @@ GRACE_S = 5.0
 
 
 def connect(endpoint: Endpoint, timeout: float | None = None) -> Client:
-    """Connect to a Dask scheduler. Raises JobError where the scheduler does not answer, or refuses this key."""
+    """Connect to a Dask scheduler. Raises JobError where the scheduler does not answer, or refuses the client's key."""
     from distributed import Client
 
     node.use_steady_clock()
@@ -122,7 +122,7 @@ def counted_resources(client: Client) -> frozenset[str]:
 def scheduler_name(endpoint: Endpoint, timeout: float) -> str:
     """Return the identifier of a scheduler. A scheduler that starts later at the same address has another identifier.
 
-    Raises JobError where no scheduler answers within ``timeout`` seconds, or the scheduler refuses this key.
+    Raises JobError where no scheduler answers within ``timeout`` seconds, or the scheduler refuses the client's key.
     """
     client = connect(endpoint, timeout)
     try:

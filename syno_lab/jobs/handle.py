@@ -61,7 +61,7 @@ class JobHandle:
         return f"JobHandle({job.id}, {job.kind!r}, {job.state})"
 
     def record(self) -> JobRecord:
-        """Return the job's record as it is now."""
+        """Return the current record of the job."""
         self._lab.sweep()
         return self._lab.ledger.job(self.id)
 

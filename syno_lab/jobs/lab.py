@@ -162,7 +162,7 @@ class Lab(Closing):
             time.sleep(0.2)
 
     def hand_over(self, timeout: float | None = None) -> bool:
-        """Start the cluster, and wait until it has every job that is ready now. Then the lab may close.
+        """Start the cluster, and wait until it has every job that is ready now. After that, the lab may be closed.
 
         Returns:
             Whether the cluster had all jobs within `timeout` seconds.

@@ -131,7 +131,7 @@ class Ledger:
         Raises:
             JobError: the job comes after a job that does not exist, or a number is out of range.
             StoreError: the parameters are not plain data.
-            SynoError: there is no key to sign with, and no key can be created.
+            SynoError: there is no key for signatures, and no key can be created.
         """
         if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or max_attempts < 1:
             raise JobError(f"max_attempts: expected a whole number from 1 on, found {quoted(max_attempts)}")

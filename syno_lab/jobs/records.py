@@ -90,7 +90,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt at a job. ``cause`` is empty while the attempt runs and after it returned a result."""
+    """An attempt to run a job. ``cause`` is empty while the attempt runs and after it returned a result."""
 
     job: int
     attempt: int

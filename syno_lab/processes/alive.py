@@ -83,7 +83,7 @@ def me() -> str:
 
 
 def pid_of(name: str) -> int:
-    """Return the process identifier in an identity; 0 where there is none."""
+    """Return the process identifier in an identity; 0 for an empty identity."""
     return inputs.integer(name.partition(":")[0]) or 0
 
 

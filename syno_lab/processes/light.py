@@ -60,8 +60,8 @@ def tame_intrinsics(*families: str) -> None:
     """Make ``import tvm.s_tir.tensor_intrin`` register only the named families (``x86``, ``arm_cpu``, ``cuda``).
 
     MetaSchedule imports that package before each search. The package parses every CUDA, ROCm and Hexagon intrinsic. For
-    each intrinsic it reads source lines of all loaded modules by ``inspect.stack()``. This would cost a float32 search
-    12 CPU seconds for nothing. Call this after :func:`import_tvm`.
+    each intrinsic it reads source lines of all loaded modules by ``inspect.stack()``. A float32 search would waste 12
+    CPU seconds on this. Call this after :func:`import_tvm`.
     """
     tvm = sys.modules["tvm"]
     package = types.ModuleType(_INTRINSICS)

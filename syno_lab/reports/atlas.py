@@ -4,10 +4,10 @@ The distance of two operators is the Euclidean distance of their traits at the s
 Searches compare operators by the same traits (:meth:`syno_lab.protocol.System.traits`). Traits are the range of each
 axis that the middle output element reads, the kernel's effective ranks, multiply-adds and parameters, mostly as
 logarithms to the base 2. If only one of two operators has a trait, the other has the value 0. At distance 0, no trait
-distinguishes the two operators. Systems have different traits, so two systems' operators are too far apart.
+distinguishes the two operators. Systems have different traits, so operators of two systems are too far apart.
 
 The plane comes from classical multidimensional scaling (Torgerson, Psychometrika 17, 1952). It preserves more of the
-squared distances than any other plane, namely the share :attr:`Atlas.kept`. No random numbers are used.
+squared distances than any other plane, namely the share :attr:`Atlas.kept`. The result has no random part.
 """
 
 from __future__ import annotations

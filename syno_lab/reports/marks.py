@@ -13,7 +13,7 @@ from syno_lab.systems import SYSTEMS, find_system, format_of, formats
 
 
 class Mark(NamedTuple):
-    """One shape: the name of its marker in matplotlib, and its outline as an SVG path, y downwards."""
+    """The shape of a mark: the name of the marker in matplotlib, and its outline as an SVG path, y downwards."""
 
     marker: str
     path: str

@@ -129,7 +129,7 @@ def _name(text: str) -> str:
 
 
 def plan_table(plan: Progress) -> Table:
-    """Return the plan: for each part its trainings, seconds of one and of all, and minutes with all workers busy."""
+    """Return the plan: for each part its trainings, seconds of a training and of all, and minutes with busy workers."""
     rows: list[list[Cell]] = [
         [
             f"{part.name}: {_OTHERS[part.name]}" if part.name in _OTHERS else part.name,
@@ -231,7 +231,7 @@ _WIDTH, _LINE, _LEFT, _RIGHT, _TOP = 640, 26, 110, 190, 26
 def funnel_picture(progress: Progress) -> str:
     """Draw the funnel as SVG text: for each stage a bar, whose length is the logarithm of the number of operators.
 
-    Its colours are readable on light and dark backgrounds. Its label is :func:`describe_funnel`.
+    The picture is readable on light and dark backgrounds. Its label is :func:`describe_funnel`.
     """
     most = max((stage.number for stage in progress.stages), default=0)
     room = _WIDTH - _LEFT - _RIGHT

@@ -116,7 +116,7 @@ LATENCY = "latency_ms@"
 
 @dataclass(frozen=True, slots=True)
 class TrialRow:
-    """One trial: an operator with all its results.
+    """A trial: an operator with all its results.
 
     Attributes:
         key: the trial's unique name in the lab: ``search:NAME#12``; for a baseline ``search:NAME#baseline``.

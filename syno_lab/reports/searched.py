@@ -115,7 +115,7 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The fields of a stored outcome (:class:`.TrialOutcome`) that are read here, and fields that a search adds.
+    """The fields of a stored :class:`.TrialOutcome` that the reports read, and fields that a search adds.
 
     Attributes:
         state, reason: the state at the end, and its reason.
@@ -215,7 +215,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The settings that are read here: the name, the systems separated by commas, and the kind of search."""
+    """The settings that the reports read: the name, the systems separated by commas, and the kind of search."""
 
     name: str = ""
     system: str = ""
@@ -265,11 +265,11 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
-    """A status or a result. Each kind of search has some of the fields.
+    """A status or a result of a search. Each kind of search has some of the fields.
 
     Attributes:
         phase: the current part of the search; empty in a result.
-        settings: the settings; a file has all of them, see :class:`Settings`.
+        settings: the settings of the search; a file has all settings, but only :class:`Settings` are read.
         trials: the number of trials whose results the search has; ``states``: the number of trials in each state.
         end: why the search ended.
         pruned_share: the share of pruned trials.

@@ -147,7 +147,7 @@ def find_progress(reading: Reading, source: str) -> tuple[Source, Progress] | No
 
 
 def shown_progress(reading: Reading, source: Source, progress: Progress) -> dict[str, Any]:
-    """Return a search for a page: ``headline``, the funnel as ``svg`` and as ``text``, ``tables``, ``finalists``.
+    """Return data of a search for a page: ``headline``, funnel (``svg`` and ``text``), ``tables``, ``finalists``.
 
     Each entry of ``finalists`` has the ``key`` and the ``label`` of a trial in the finals; empty before the end.
     """

@@ -5,7 +5,7 @@ store. A node does not store its pGraph; the pGraph is derived from an operator 
 
 The store has the steps of every trial in the order of proposal, for every search method. So the operators that were
 proposed up to a given trial form a tree too (:func:`moment`). Such a tree only grows: a node keeps its number and its
-index among its siblings. It has no estimates and no nodes without a trial.
+index among its siblings. The tree has no estimates and no nodes without a trial.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAME = "tree.json"
 
 
 class PlaceRecord(msgspec.Struct, frozen=True):
-    """One node of the file; see :class:`syno_lab.search.tree.Place`."""
+    """A node as the file stores it; see :class:`syno_lab.search.tree.Place`."""
 
     number: int
     parent: int

@@ -30,7 +30,7 @@ class Why:
     """The data about one operator of a search. Values that were not measured are None or empty.
 
     ``row`` is its trial, ``baseline`` the row of the network without an operator, ``known`` the name of a known
-    operator or None. ``comparisons`` are its finals, by the share of FLOPs within which the operator is the best.
+    operator or None. ``comparisons`` are the operator's finals, by the share of FLOPs within which it is the best.
     ``panes`` has the data of the panes ``kernel``, ``cost``, ``near`` and ``graph`` (:mod:`syno_lab.panes`).
     """
 
@@ -75,7 +75,7 @@ def read_why(folder: Path, key: str) -> Why:
 
 
 def why_tables(found: Why) -> list[Table]:
-    """Return the data as tables, each with a title, heads and cells."""
+    """Return the data as tables, each with a title, headers and cells."""
     row = found.row
     costs = {"flops": "FLOPs", "params": "parameters"}
     rows = [[title, f"{getattr(row, name):,}", _over(found, name)] for name, title in costs.items()]
@@ -142,7 +142,7 @@ def _pictures(found: Why) -> list[tuple[str, str, bool]]:
     ):
         if name in found.panes:
             svg = found.panes[name]["svg"]
-            pictures.append((svg[svg.index("<svg") :], words, paper))  # without an XML declaration
+            pictures.append((svg[svg.index("<svg") :], words, paper))  # SVG without an XML declaration
     return pictures
 
 

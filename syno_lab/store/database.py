@@ -106,10 +106,10 @@ class Closing(ABC):
 
 
 class Database(Closing):
-    """An open store file. Threads may share its one connection; a forked process may not use it.
+    """An open store file. Threads may share the connection; a forked process must not use it.
 
     Args:
-        path: the file; created where there is none.
+        path: the file of the store; a missing file is created.
         is_thorough: whether to check the whole file for damage. The digests of rows are always checked.
         is_read_only: whether to open an existing file without any write.
     """
@@ -287,7 +287,7 @@ class Database(Closing):
             lock = sqlite3.connect(name, timeout=BUSY_SECONDS, isolation_level=None)
             with closing(lock):
                 lock.execute("BEGIN EXCLUSIVE")
-                with suppress(OSError):  # another user's file may be writable
+                with suppress(OSError):  # another user's file, if this user may write it
                     name.chmod(0o600)
                 yield
 

@@ -115,8 +115,8 @@ class Comparison(Plain, frozen=True, kw_only=True):
             ``interval``.
         measured_on: the images (or the part of a text) of the measure.
         machine: the machine of all trainings; empty where it is unknown.
-        seed_spread: the standard deviation of the baseline's accuracy over the seeds on this machine, which other seeds
-            would have too; None with one seed.
+        seed_spread: the estimated standard deviation of the baseline's accuracy between seeds on this machine; None
+            with one seed.
         flops_ratio, params_ratio: FLOPs and parameters of the whole network, divided by the baseline's.
         seeds: the seeds.
         baselines, operators: the trials, in the order of the seeds, without their predictions.

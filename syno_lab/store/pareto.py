@@ -39,8 +39,8 @@ def pareto_front(
 ) -> list[int]:
     """Return the indices of the points that no other point beats, in ascending order.
 
-    A point beats another point if it is at least as good in every named value and better in one. So of equal points
-    either all are on the front or none. Points with a missing or infinite value are ignored.
+    A point beats another point if it is at least as good in every named value and better in at least one. So of equal
+    points either all are on the front or none. Points with a missing or infinite value are ignored.
 
     Raises SynoError where no value is named, or one value is both to maximise and to minimise.
     """

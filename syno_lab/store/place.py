@@ -1,6 +1,6 @@
 """Folders for a store. A store's write-ahead log needs shared memory, which processes have only on one machine.
 
-https://www.sqlite.org/wal.html: "WAL does not work over a network filesystem." There it damages files silently.
+https://www.sqlite.org/wal.html: "WAL does not work over a network filesystem." The log would damage files silently.
 """
 
 from __future__ import annotations

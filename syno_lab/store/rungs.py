@@ -23,7 +23,7 @@ BASELINE = -1
 #: The rung of the finals: the network with the full recipe, on all training images, measured on the test images.
 FINAL = "final"
 #: The part of the plan that trains the best operators of the last rung with more seeds, to choose the finalists,
-#: because accuracies differ more between seeds than between good operators. These trainings are on the last rung.
+#: because accuracies differ more between seeds than between good operators. They train on the last rung.
 CONFIRM = "confirm"
 #: The rung of a few batches of the full recipe, which measure how long a training takes.
 TIMING = "timing"
@@ -112,7 +112,7 @@ class RungLog:
         return _training(row)
 
     def record(self, one: RungTraining, outcome: Mapping[str, JSON], measure: float | None) -> None:
-        """Store the outcome of a training, with its ``state``. A training keeps its first outcome.
+        """Store the outcome of a training, with its ``state``. The first outcome of a training is final.
 
         An ``interrupted`` training waits again.
 

@@ -53,14 +53,13 @@ _NAMED = msgspec.json.Decoder(tuple[_Named, ...])
 
 @dataclass(frozen=True, slots=True)
 class SearchTrial:
-    """One operator of a search with its outcome.
+    """A trial: an operator of a search, with the outcome of its evaluation.
 
     Attributes:
         number: the trial's number in the order of proposal, from 0 on.
         fingerprint: the operator's fingerprint, unique in a search.
         operator: the operator's JSON.
-        steps: the names of the search's steps, from the first on; ``lengths``: the number of the operator's steps in
-            each.
+        steps: the names of the search's steps, in order; ``lengths``: the number of the operator's steps in each.
         flops: the FLOPs of the whole backbone with the operator.
         params: the parameters of the whole backbone with the operator.
         created: the time of proposal (ISO 8601, UTC).

@@ -27,11 +27,10 @@ class Store(Closing):
 
     @classmethod
     def open(cls, path: str | Path, *, is_thorough: bool = True) -> Store:
-        """Open the store at `path`, a file or a folder with `results.sqlite`; create the store where there is none.
+        """Open the store at `path`, a file or a folder with `results.sqlite`; create a missing store.
 
-        `is_thorough=False` skips the check of the whole file, for processes that open the store often. Raises
-        StoreError, without a change of the file, where it is damaged, foreign, of another version or busy, or cannot be
-        created.
+        `is_thorough=False` skips the check of the complete file, for frequent calls. Raises StoreError, without a
+        change of the file, where it is damaged, foreign, of another version, busy or cannot be created.
         """
         location = Path(path).expanduser().absolute()
         if location.is_dir():
@@ -57,7 +56,7 @@ class Store(Closing):
 
     @property
     def database(self) -> Database:
-        """The open file, for other packages that have tables in it."""
+        """The open database, for other packages whose tables are in the same file."""
         return self._database
 
     def search(self, name: str, settings: Mapping[str, JSON] | None = None) -> SearchLog:

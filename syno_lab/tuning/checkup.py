@@ -152,7 +152,7 @@ _HOST_S = 60.0
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """The result of a test: ``error`` is the largest difference from the loop nest, relative to the largest output.
+    """The result of the kernel: ``error`` is the largest difference from the loop nest, relative to the largest output.
 
     ``machine`` is the architecture of the compiled code (``aarch64``). ``latency_ms`` is the median of a few calls of
     TVM's unscheduled loops.

@@ -40,7 +40,7 @@ class _Cut:
         whole: the outer loops; each of their steps has its own blocks.
         axis: the loop that is divided into blocks, inside the loops ``whole``.
         rows: the number of steps of ``axis`` in a block.
-        blocks: the number of all blocks.
+        blocks: the number of all blocks of the loops.
     """
 
     whole: tuple[int, ...]

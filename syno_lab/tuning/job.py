@@ -77,7 +77,7 @@ def run(params: Mapping[str, JSON], context: Workplace) -> dict[str, JSON]:
     text, and the signature of the job includes it. The records are in the lab's folder ``tuning``. Returns
     ``{"results": [TuningResult as a dict, …], "failed": {label: reason}}``.
 
-    With ``network`` instead of ``tasks``, a :class:`.TrialRequest` as a dictionary, a network is tuned and measured on
+    With ``network`` (a :class:`.TrialRequest` as a dictionary) instead of ``tasks``, a network is tuned and measured on
     the device where it runs; ``total`` and ``scheduler`` are then also options. Returns :class:`.network.NetworkFacts`.
 
     Raises:

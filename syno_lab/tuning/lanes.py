@@ -9,12 +9,12 @@ the register tile of hand-written convolutions (Liu et al., *Optimizing CNN mode
 
 A stage of a chain may have few output channels, such as Operator 1's first stage. The vectors of that stage lie along a
 row of the output, the innermost axis of the data. Different registers then have different channels. Several rows share
-a register if they are shorter than it and adjacent in memory. If channels and rows are possible, both are tried.
+a register if they are shorter than it and adjacent in memory. If both directions are possible, the rule tries both.
 
 The tiles that keep a processor busy are known before any measurement: enough sums to hide the latency of multiplying
 and adding, and no more than fit in the registers. Only such tiles are proposed, with a sketch for each. On ResNet-34's
 layers other tiles took up to ten times as long. With few trials, a search over other tiles found no candidate with good
-tiles in all stages of an operator. The terms are summed in the order of the weights in memory.
+tiles in all stages of an operator. The terms of a sum are added in the order of the weights in memory.
 
 Imports TVM: for tuning processes only.
 """
@@ -39,7 +39,7 @@ _MOST_SUMS = {512: 16}
 _MOST_SUMS_ELSE = 14
 #: TVM takes a tensor of at least this number of bytes from its workspace, not from the stack. For sums with few terms
 #: the workspace costs time. Measured once on an Intel Xeon with vectors of 512 bits: 16.7 us instead of 14.4 for
-#: Operator 2 on 16 x 32 x 32 (24 terms), no difference for conv2d (144 terms). It gave the bound for few terms.
+#: Operator 2 on 16 x 32 x 32 (24 terms), no difference for conv2d (144 terms). This gave the bound.
 _STACK_BYTES = 1024
 _FEW_TERMS = 128
 #: The largest number of adjacent vectors: a register holds each of them, but no element of the other factor.

@@ -238,7 +238,7 @@ def _errors(task: TuningTask, ways: Sequence[str], folder: Path) -> dict[str, fl
     return errors
 
 
-# -- in the process of a way -------------------------------------------------------------------------------------------
+# -- functions that run in the process of a way ------------------------------------------------------------------------
 
 #: The function to time, and a function that returns its output as an array.
 _Way = tuple[Callable[[], object], Callable[[], "np.ndarray"]]

@@ -79,7 +79,7 @@ def tune(
     deadline, when ``should_stop`` returns True, and on every exception, including Ctrl-C.
 
     Args:
-        task: the operator and its sizes.
+        task: the operator to tune, and its sizes.
         options: the options of the tuning.
         on_progress: a callback that is called after each trial.
         should_stop: a callback that is called ten times a second.

@@ -122,7 +122,7 @@ def _library(operator: Operator, out: Path, bound: dict[str, int], target: str |
         record = save_library(operator, out, bound, target=target or "local")
     facts: dict[str, Any] = {"path": str(out), "format": "library", "bytes": out.stat().st_size}
     facts |= {"target": record.kind, "machine": record.machine}
-    # A library for another machine can only be compared there.
+    # A library for another machine can be compared only on that machine.
     if record.kind == "llvm" and record.machine == platform.machine() and runs_reference(operator, bound):
         facts |= {"compared_with": meaning_of(operator), "relative_difference": check_library(out)}
     return facts
