@@ -20,8 +20,8 @@ def copied(
 ) -> nn.Module:
     """Copy a network with its weights; see :func:`deep_copied`.
 
-    ``kept`` maps the ``id`` of a part to the object that replaces it in the copy. Raises SpecError if the network
-    contains an object that cannot be copied, such as a lock or an open file; ``way_out`` ends the message.
+    ``kept`` maps the ``id`` of an object in the network to the object that replaces it in the copy. Raises SpecError if
+    the network contains an object that cannot be copied, such as a lock or an open file; ``way_out`` ends the message.
     """
     expected = f"expected a network that can be copied, found this {type(net).__name__}"
     with blamed(expected, SpecError, lambda error: f"{said_by(error)}; {way_out}"):

@@ -24,7 +24,7 @@ class SynoError(Exception):
 
 
 class ReadingWarning(UserWarning):
-    """A warning in one line that an input is read as another value; it names both values."""
+    """A warning in one line that an input is read as another value; the message names the two values."""
 
 
 class SpecError(SynoError, ValueError):

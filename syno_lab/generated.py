@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _CLASS = "SynoOperator"
 _MADE_BY = "_made_by"
-_COMPILED = "_compiled_call_impl"  # set by nn.Module.compile; it refers to the module that it was compiled for
+_COMPILED = "_compiled_call_impl"  # nn.Module.compile sets it, and it refers to the module that was compiled
 
 
 class _Namespace(ModuleType):
@@ -94,8 +94,8 @@ def module_of(
     """Create a module of the class of ``source``. Pickle and copy rebuild the module by calling ``make``.
 
     Args:
-        make: the calling function. Pickle and copy call it with the operator, ``binding``, ``settings`` and the options
-            below; then they restore the other attributes.
+        make: the calling function. Pickle and copy call this function with the operator, ``binding``, ``settings`` and
+            the options below; then they restore the other attributes.
         source: a generated source that defines ``SynoOperator``.
         operator: an operator of a known system; it becomes an attribute of the module, as ``binding`` does.
         binding: a complete binding.

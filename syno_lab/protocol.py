@@ -103,7 +103,7 @@ class Placement(Protocol):
     def places(self) -> Sequence[Place]:
         """For each layer that may be replaced, in order: whether it is replaced, or the reason.
 
-        For an operator that is a whole network: for each part with costs, before or after, whether the part is new.
+        For an operator that is a whole network: for each part of the old or new network with costs, whether it is new.
         """
 
     def apply(self, net: nn.Module) -> nn.Module:
@@ -252,7 +252,7 @@ class PrimitiveCard:
 
 @dataclass(frozen=True)
 class TracedStep:
-    """One step of an operator, for a comparison with the steps of other operators.
+    """A step of an operator, for a comparison with the steps of other operators.
 
     Attributes:
         kind: its primitive. Where operators differ, only steps of one kind are shown side by side.
@@ -416,7 +416,7 @@ class OfPrimitives(Protocol):
     """A system whose operators consist of primitives."""
 
     def cards(self) -> Mapping[str, PrimitiveCard]:
-        """Return the cards of its primitives by their names."""
+        """Return the cards of the system's primitives by name."""
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ from pathlib import Path
 from syno_lab import private
 from syno_lab.errors import ExportError
 
-#: The end of each temporary folder's name.
+#: The suffix of the name of each temporary folder.
 SUFFIX = ".scratch"
 #: The prefix of the names of folders in the system's folder for temporary files.
 COMMON = "syno-"

@@ -48,7 +48,7 @@ def setting(
     Args:
         about: the help text of its option.
         names: the names of the option, if they differ from the name of the field.
-        metavar: the placeholder of its value in the help text.
+        metavar: the placeholder of the option's value in the help text.
         least: the lower bound of the setting's number; see :func:`check_bounds`.
         above: a number that the setting's number must exceed.
     """

@@ -66,6 +66,6 @@ def read_versioned(
 
 
 def reason(error: Exception) -> str:
-    """Return the message of a decoder on one line, without control characters that it quotes from the file."""
+    """Return the message of a decoder on one line, without control characters from the file."""
     message = shortened(str(error))[:_LONG]
     return printable("".join(c if c.isprintable() else repr(c)[1:-1] for c in message), _LONG)

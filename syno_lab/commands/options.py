@@ -133,7 +133,7 @@ def _called(called: Callable[..., Any], values: dict[str, Any]) -> Any:
 
 
 def check_board(tracker: str, key: str, deadline_s: float = 5.0) -> None:
-    """Check that a device with this key is at the tracker; warn in one line if others can reach the tracker.
+    """Check that a device with this key is at the tracker; warn if other machines can reach the tracker.
 
     Raises TrackerError if there is no device.
     """
@@ -148,7 +148,7 @@ def check_board(tracker: str, key: str, deadline_s: float = 5.0) -> None:
 
 
 def flag(name: str, explanation: str) -> Any:
-    """Return an option without a value, such as ``--fetch``. Without its name typer would add ``--no-fetch``."""
+    """Return an option that takes no value, such as ``--fetch``. Without its name typer would add ``--no-fetch``."""
     return typer.Option(name, help=explanation)
 
 

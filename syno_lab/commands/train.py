@@ -116,7 +116,7 @@ def command(
 
 
 def _submit(operators: Mapping[str, str | None], base: TrialRequest, seeds: range, folder: Path | None) -> None:
-    """Submit each training as its own job. Jobs run in another folder, so the path of the data must be absolute."""
+    """Submit each training as a separate job. Jobs run in another folder, so the path of the data must be absolute."""
     from syno_lab.trial import costs_of
 
     data = whole_path(base.data)

@@ -36,7 +36,7 @@ _MOST_LISTED = 5
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Examples of one dataset, by their indices in the dataset; ``name`` is ``"training"`` or ``"test"``."""
+    """A part: examples of a dataset, by their indices in it; ``name`` is ``"training"`` or ``"test"``."""
 
     data: Dataset[Any]
     name: str

@@ -31,8 +31,8 @@ MOST_BYTES = 1 << 30
 class TextData:
     """A text as tokens int64 [T]: the training part ``train``, then the test part ``test``; the arrays are read-only.
 
-    ``name``: the file's name; ``source``: its path. Raises DataError if a part is too short to predict a token, or if
-    a number in it is not a token.
+    ``name``: the file's name; ``source``: its path. Raises DataError if a part is too short to predict a token, or if a
+    number in a part is not a token.
     """
 
     name: str

@@ -45,7 +45,7 @@ _MOST_BYTES = 1 << 20
 START_S = 60.0
 #: The default port of a scheduler that other machines reach; it is Dask's own default.
 PORT = 8786
-#: The number of cores for each slot, by default.
+#: The default number of cores for each slot.
 CORES_A_SLOT = 2
 IDLE_MINUTES = 10.0
 #: Threads of a worker beyond its slots. A driver's task occupies a spare thread for a moment only.
@@ -67,7 +67,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         address: the scheduler's address.
-        place, boot: the machine and the identifier of its boot.
+        place, boot: the identifiers of the machine and of its boot.
         settings: the settings with which the cluster was last started.
         scheduler, worker: the identities of the processes (:mod:`syno_lab.processes.alive`).
         foreign: the address of the foreign scheduler that the user last named.
@@ -244,7 +244,7 @@ class Cluster:
         ready.unlink(missing_ok=True)
         last = _read(self._file).settings
         settings = self._settings.filled(last)
-        # A scheduler for other machines keeps its key, because they have a copy. Any other scheduler gets a new key.
+        # A scheduler for other machines keeps its key, of which they have copies. Any other scheduler gets a new key.
         last_listen = last.listen if last is not None else ""
         if not settings.listen or settings.listen != last_listen or not (self.home / KEY).is_file():
             tls.make(self.home / KEY)

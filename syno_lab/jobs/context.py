@@ -109,7 +109,7 @@ class JobContext:
 
 
 def leave() -> None:
-    """End this process and its group at once, because another process has the attempt."""
+    """Kill this process, and the group that it leads, at once, because another process has the attempt."""
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

@@ -112,7 +112,7 @@ class Lab(Closing):
 
         Args:
             kind: a name of :mod:`syno_lab.jobs.kinds`.
-            params: plain data for the kind's function.
+            params: plain data for the function of the kind.
             name: a title for people.
             after: the numbers of jobs that must finish first. If one of those jobs fails, this job fails.
             max_attempts: the number of deaths (signals, exits without a result, out of memory) that poison the job.

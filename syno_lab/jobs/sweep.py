@@ -68,7 +68,7 @@ def sweep(ledger: Ledger, watch: Watch) -> list[int]:
 
 
 def is_orphan(lease: Lease) -> bool:
-    """Whether an attempt on this machine has lost its supervisor, while its child process lives."""
+    """Whether the supervisor of an attempt on this machine is dead, but the attempt's child process is alive."""
     return lease.is_here and not alive.is_alive(lease.supervisor) and alive.is_alive(lease.child)
 
 

@@ -28,7 +28,7 @@ from syno_lab.inputs import printable
 from syno_lab.processes.process import describe_exit, end_group, follow_parent, last_line, start_child
 from syno_lab.scratch import scratch
 
-#: Seconds for a process to end after it has sent its result.
+#: Seconds within which a process must end after it has sent its result.
 _PATIENCE_S = 5.0
 
 

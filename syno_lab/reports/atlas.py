@@ -42,7 +42,7 @@ _SAME = 1e-6
 
 @dataclass(frozen=True)
 class Placed:
-    """One operator in an atlas; its ``key`` is its trial's key, or ``known:NAME``.
+    """An operator in an atlas; ``key`` is the key of its trial, or ``known:NAME``.
 
     ``value`` is its result on the axis of the atlas, or None; ``x`` and ``y`` are coordinates in units of the distance.
     """
@@ -273,7 +273,7 @@ def _spots(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _names(places: Sequence[ShownPlace], spots: Sequence[tuple[float, float]]) -> dict[str, str]:
-    """Return the labels of known operators, to the right of the marks, where they overlap nothing."""
+    """Return the labels of known operators, to the right of the marks, if a label overlaps nothing."""
     occupied = [(x - _SIZE, y - _SIZE, x + _SIZE, y + _SIZE) for x, y in spots]
     labels = {}
     for number, (item, (x, y)) in enumerate(zip(places, spots, strict=True)):

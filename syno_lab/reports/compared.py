@@ -20,7 +20,7 @@ GROUP = "Results"
 
 
 def trials_of(reading: Reading, subjects: Sequence[Subject]) -> list[TrialRow | None]:
-    """Return, for each operator, its most informative trial in a lab, else None.
+    """Return the most informative trial of each operator in a lab; None for an operator without a trial.
 
     An operator's trials are the trials with an equal operator. A trial with an accuracy comes before a trial with only
     a probe, and a newer trial before an older trial.

@@ -17,7 +17,7 @@ from syno_lab.store.rungs import BASELINE, FINAL
 
 
 class Course(NamedTuple):
-    """One curve of a figure, with the number, name and state of its job. The job number is 0 for a training in rungs.
+    """A curve of a figure, with the number, name and state of its job. The job number is 0 for a training in rungs.
 
     ``kind`` is ``train`` (epoch and accuracy) or ``tune`` (trial and the best latency in ms after it). ``points`` are
     pairs of the two values for its ``kind``. ``losses`` are triples of epoch, training loss and test loss, in nats.

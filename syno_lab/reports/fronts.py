@@ -56,7 +56,7 @@ class Front(NamedTuple):
         axes: the axes of the values; if the values are relative to the baseline, these are the relative axes.
         is_relative: whether values are compared with the baseline.
         points: the baseline of each source and the trials with a value on all axes, in the order in which they ended.
-        unplaced: the number of trials without a value on some axis.
+        unplaced: the number of trials that have no value on at least one axis.
         front: indices in ``points`` of the trials on the front, from the least to the greatest value of the first axis.
         reference: the point that bounds the volume.
         hypervolume: the volume that the front dominates up to ``reference``, in the product of the axes' units.

@@ -41,7 +41,7 @@ _MOST_NAMES = 12
 
 
 def kinds_of(front: Front) -> list[str]:
-    """Return the kind of mark for each point of a front, a key of :data:`LOOKS`."""
+    """Return the kind of each point of a front, a key of :data:`LOOKS`."""
     on_front = set(front.front)
     return [
         "baseline" if point.is_baseline else KNOWN if point.known else "on the front" if at in on_front else "trials"
@@ -71,7 +71,7 @@ def describe_front(front: Front, title: str) -> str:
 
 
 def _systems(front: Front) -> str:
-    """Return a sentence with each system's number of trials; empty where there is one system."""
+    """Return a sentence with the number of trials of each system; empty if all trials are of one system."""
     if len(front.systems) < 2:
         return ""
     counts = []

@@ -36,7 +36,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         steps, perplexity: the steps and the perplexity of a language model's training.
         sizes, rates: numbers of primitives of pGraphs, and the shares of canonical pGraphs.
         samples, canonical: the number of pGraphs drawn, and of canonical pGraphs.
-        trials, distinct: the number of random trials, and of the distinct operators that they found.
+        trials, distinct: the number of random trials, and of distinct operators that these trials found.
     """
 
     id: str

@@ -134,7 +134,7 @@ class TrialRow:
         memory_mib: peak memory of the trial's training in MiB; None where it was not measured.
         latencies: latency in ms by target; the search defines what it covers.
         wall_s: wall seconds of the training.
-        ended: the time of its end (ISO 8601, UTC); empty where it is unknown.
+        ended: the time at which the training ended (ISO 8601, UTC); empty where it is unknown.
         job: the number of the job that trained the trial.
         operator: the operator's JSON; empty for the network without an operator.
         steps: the steps by which a search built the operator, from the output on; ``lengths``: the number of the
@@ -232,7 +232,7 @@ def rungs_among(rows: Iterable[TrialRow]) -> tuple[str, ...]:
 
 
 def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tuple[Source, list[TrialRow]]:
-    """Read a search and its trials as rows, in the order of proposal, the baseline first if it is known."""
+    """Read a search and its trials as rows, in the order of proposal; the baseline is first if its costs are known."""
     source = f"search:{log.name}"
     query = (
         "SELECT DISTINCT target FROM syno_search_latencies JOIN syno_searches USING (search) WHERE name=? ORDER BY 1"

@@ -175,7 +175,7 @@ class Funnel(msgspec.Struct):
 class PlanPart(msgspec.Struct, frozen=True):
     """A part of the plan: ``trainings`` of ``each_s`` worker seconds each (0 for drawing), ``seconds`` in all.
 
-    ``measure`` is the measure by which a rung ranks; other parts have none.
+    ``measure`` is the measure by which a rung ranks operators; other parts of the plan have none.
     """
 
     name: str
@@ -265,7 +265,7 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
-    """A status or a result of a search. Each kind of search has some of the fields.
+    """A status or a result of a search. Each kind of search fills some of the fields.
 
     Attributes:
         phase: the current part of the search; empty in a result.
@@ -283,7 +283,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
         best: the best discovered operator within each share of FLOPs.
         finalists: the trial numbers of the operators in the finals, by the category that each operator won.
         comparisons: the finals by the same categories, ``not_compared``: the reasons for missing comparisons.
-        known: the known operators with which the search began: names by numbers, or points.
+        known: the known operators with which the search began: names by trial numbers, or points of a front.
         recorded: all trials in short form, in the order of proposal.
         lowered: the trials after which the limit of FLOPs was lowered (``number``), and the new limit
             (``replaced_ratio``); None where the limit is fixed, or in a status before it was lowered.
@@ -348,7 +348,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def known_names(self) -> dict[int, str]:
-        """The names of the known operators with which the search began, by the numbers of their trials."""
+        """The names of the known operators with which the search began, by trial number."""
         points = [*self.recorded, *(self.known if isinstance(self.known, list) else ())]
         names = dict(self.known) if isinstance(self.known, dict) else {}
         names |= {str(point.number): point.known for point in points}

@@ -203,8 +203,8 @@ def trial_below(rows: Iterable[TrialRow], names: tuple[str, ...]) -> TrialRow | 
 class Moment:
     """A search after some of its trials; ``words`` describe the last trial and name the best trial so far.
 
-    A node's reward in the ``tree`` is the mean of its trials by the axis ``measure``. ``best`` has the keys from the
-    root to the operator of the best trial; it is empty before a trial has a value.
+    A node's reward in the ``tree`` is the mean of its trials by the axis ``measure``. ``best`` has the keys of the
+    nodes from the root to the best trial's operator; empty before a trial has a value.
     """
 
     tree: SearchTree

@@ -27,7 +27,7 @@ _NEAREST = 3
 
 @dataclass(frozen=True)
 class Why:
-    """The data about one operator of a search. Values that were not measured are None or empty.
+    """All data of a lab about an operator that a search found. Values that were not measured are None or empty.
 
     ``row`` is its trial, ``baseline`` the row of the network without an operator, ``known`` the name of a known
     operator or None. ``comparisons`` are the operator's finals, by the share of FLOPs within which it is the best.

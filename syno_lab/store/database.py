@@ -220,7 +220,7 @@ class Database(Closing):
 
         The columns must have the names and the order of the `write` call.
 
-        Raises StoreError where a row differs from the written row, or a value is not of its column's type.
+        Raises StoreError where a row differs from the written row, or a value has not the type of its column.
         """
         with self._use() as connection:
             rows = connection.execute(f"SELECT {columns}, digest {rest}", parameters).fetchall()

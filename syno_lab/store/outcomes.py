@@ -24,7 +24,7 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
         accuracy: the measure to maximise, after the last epoch; None without a completed epoch. For images: the share
             of images classified correctly. For text: exp(-loss), the geometric mean of the right tokens' probabilities,
             which is 1 / perplexity.
-        measured_on: the data of accuracy, losses and predictions: ``test``, or ``held out`` from the training data.
+        measured_on: the data for accuracy, losses and predictions: ``test``, or ``held out`` from the training data.
         train_loss: the mean training loss in nats of the last batches (:data:`syno_lab.training.loop.CLOSING`), while
             the weights still change; None without a completed epoch.
         best_accuracy: the highest accuracy of any epoch, for comparison with papers that report that number.
@@ -45,8 +45,8 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
         batch_size: the batch size of the training; half of the requested size after a retry.
         machine: the machine of the training (:func:`syno_lab.trial.machine.machine_name`). Equal requests have equal
             numbers on one machine, but not on two.
-        predictions: if requested, the predicted class of each test or held-out image. ``losses``: the loss of each of
-            these images, or of each window of a text, in nats.
+        predictions: if requested, the predicted class of each test or held-out image. ``losses``: the loss of each such
+            image, or of each window of a text, in nats.
     """
 
     called: ClassVar[str] = "a trial's outcome"

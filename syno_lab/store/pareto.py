@@ -10,7 +10,7 @@ from syno_lab.errors import SynoError
 
 
 class Axis(NamedTuple):
-    """One objective: its attribute, its title, its unit ("" for none), and whether more is better."""
+    """An objective: the attribute of a trial, the title, the unit ("" for none), and whether more is better."""
 
     name: str
     title: str

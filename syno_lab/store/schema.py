@@ -9,8 +9,8 @@ import re
 
 APPLICATION_ID = 0x53594E4F  # "SYNO"
 
-# `token` is drawn for each attempt; only its holder may record how the attempt ended. The `steps` of a trial are
-# `syno_lab.protocol.SearchStep`s.
+# `token` is drawn for each attempt; only the process with this token may record how the attempt ended. The `steps` of a
+# trial are `syno_lab.protocol.SearchStep`s.
 _JOBS_AND_SEARCHES = """
 CREATE TABLE syno_jobs (
     job INTEGER PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, params TEXT NOT NULL, parent INTEGER,

@@ -246,7 +246,7 @@ class StreamTask(_Images[ImageStream]):
 
 
 class ExampleTask(InBatches):
-    """Data of the user's own in batches [B, *] with classes [B]; each read draws random transformations anew."""
+    """Data of the user's own in batches [B, *] with classes [B]; random transformations differ in each read."""
 
     def __init__(self, data: OwnData, device: torch.device, batch_size: int, *, channels_last: bool = False) -> None:
         is_last = channels_last and len(data.shape) == 3
@@ -328,7 +328,7 @@ class TextTask(InBatches):
         return self._steps
 
     def start_epoch(self, draw: torch.Generator) -> None:
-        """Do nothing: each batch draws its own windows."""
+        """Do nothing, because each batch draws its own windows."""
 
     def train_batch(self, number: int, dtype: torch.dtype, draw: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return windows drawn at random, and for each of their tokens the next token."""

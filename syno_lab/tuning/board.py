@@ -50,9 +50,9 @@ def local_board(
     """Start a tracker and an RPC server for this machine's CPU on free loopback ports; stop both at the end.
 
     ``threads`` is the number of threads that run an operator (default: all processors), ``devices`` the number of
-    servers under the key. When the block ends, also by an exception, both processes and their children are killed by
-    group. If this process is killed, the processes end by themselves. Raises :class:`TrackerError` if they are
-    not ready by the deadline.
+    servers that are registered under the key. When the block ends, also by an exception, both processes and their
+    children are killed by group. If this process is killed, the processes end by themselves. Raises
+    :class:`TrackerError` if they are not ready by the deadline.
     """
     check_key(key)
     if devices < 1:

@@ -22,7 +22,7 @@ _COLOURS = ("#767676", "#2a7fd4", "#009e73", "#cc79a7", "#e69f00", "#d55e00", "#
 
 
 class Curve(NamedTuple):
-    """A method: trials, and the median, least and greatest of its tunings' best milliseconds up to each trial."""
+    """A method's curve: trials, and median, least and greatest best latency [ms] of its tunings after each trial."""
 
     name: str
     trials: tuple[int, ...]

@@ -46,7 +46,7 @@ _Work = Callable[[Budget], dict[str, JSON]]
 
 
 class Workplace(Protocol):
-    """The part of a :class:`~syno_lab.jobs.context.JobContext` that a tuning needs; other callers pass their own."""
+    """The part of a :class:`~syno_lab.jobs.context.JobContext` that a tuning needs."""
 
     @property
     def root(self) -> Path:
@@ -190,7 +190,7 @@ def _network(params: Mapping[str, JSON], context: Workplace) -> _Work:
 
 
 def describe(result: TuningResult) -> str:
-    """Describe a result in one line, with its source."""
+    """Describe a tuning's result in one line, with the source of its trials."""
     trials = f"{result.trials} trials, {result.failed} failed"
     if result.from_records:
         how = f"from the records of {trials}: nothing was measured again"

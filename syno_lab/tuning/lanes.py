@@ -37,7 +37,7 @@ from syno_lab.tuning.sums import Sum, elementwise_readers, moves, own_loops, rea
 #: factor's elements need registers too.
 _MOST_SUMS = {512: 16}
 _MOST_SUMS_ELSE = 14
-#: TVM takes a tensor of at least this number of bytes from its workspace, not from the stack. For sums with few terms
+#: TVM allocates a tensor of at least this number of bytes in its workspace, not on the stack. For sums with few terms
 #: the workspace costs time. Measured once on an Intel Xeon with vectors of 512 bits: 16.7 us instead of 14.4 for
 #: Operator 2 on 16 x 32 x 32 (24 terms), no difference for conv2d (144 terms). This gave the bound.
 _STACK_BYTES = 1024
@@ -222,7 +222,7 @@ def _tiles_along(total: Sum, plain: _Tile, factors: list[list[Expr]], most: int)
             best_tiles = good
     if not best_tiles or 2 * best_tiles[0].sums >= most:
         return best_tiles
-    # A few sums do not hide the latency, so sums of another axis are computed with them, with loads of their own.
+    # A few sums do not hide the latency, so sums along another axis are added to the tile, with their own loads.
     missing = most // best_tiles[0].sums
     best = [(max(divisors(total.sizes[n], missing)), n) for n in axes if n != best_tiles[0].across]
     steps, axis = max(best, key=lambda entry: entry[0], default=(1, plain.lane))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: The ways of running an operator, in the order in which they are shown.
+#: The ways to run an operator (eager, compiled, TVM), in the order in which they are shown.
 WAYS = {"eager": "PyTorch eager", "compile": "torch.compile", "tvm": "TVM"}
 
 #: The largest distance between the quartiles without a note, as a share of the median.
@@ -92,7 +92,7 @@ class Comparison:
     failed: dict[str, str] = field(default_factory=dict)
 
     def get(self, way: str) -> Timing | None:
-        """Return the timing of a way; None if the way was not measured."""
+        """Return the timing of a way to run the operator; None if the way was not measured."""
         return next((timing for timing in self.timings if timing.way == way), None)
 
     def speedup(self, way: str, over: str = "eager") -> float | None:
@@ -175,7 +175,7 @@ def measure(
 
 
 def time_schedules(task: TuningTask, traces: Mapping[str, str], rounds: int = 100) -> dict[str, list[float]]:
-    """Measure the milliseconds of single calls: in each of ``rounds``, one call of every schedule in turn.
+    """Measure single calls in milliseconds: in each of ``rounds`` rounds, one call of every schedule in turn.
 
     ``traces`` come from tunings' results. On a busy machine, a call is shorter than a time slice of the operating
     system, so the least of many times is undisturbed. Raises :class:`TuningError`.

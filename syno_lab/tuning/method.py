@@ -29,7 +29,7 @@ FUSION = "fuse-stages"
 LANES = "channel-lanes"
 OURS = (FUSION, LANES, DEFAULT)
 
-#: Rules by name, with descriptions: :data:`GPU_RULES` are for a GPU, :data:`CPU_RULES` for a processor.
+#: Schedule rules by name, with descriptions: :data:`GPU_RULES` are for a GPU, :data:`CPU_RULES` for a processor.
 RULES: dict[str, str] = {
     DEFAULT: "all rules that TVM has for the target",
     "inline": "computes a block inside its reader",
@@ -192,7 +192,7 @@ def to_job(method: Method) -> dict[str, JSON]:
 
 
 def from_job(params: Mapping[str, JSON]) -> Method:
-    """Return the method in a job's parameters; a missing part has its default.
+    """Return the method in a job's parameters; a missing field has its default.
 
     The user's code must be text, and not the name of a file or module, because its content may have changed. Raises
     TuningError for other parameters, and CodeError for text that is not code.

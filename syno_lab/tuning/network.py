@@ -72,7 +72,7 @@ class NetworkMeasurement(_Measured, frozen=True):
 
 
 class Tuned(NamedTuple):
-    """A function of a network: TVM's text of its module, the trace of its best schedule, and its seconds."""
+    """A function of a network: its TVM module as text, the trace of its best schedule, and the seconds of a call."""
 
     module: str
     trace: str
@@ -223,7 +223,7 @@ def tune_functions(
 
 
 def compiled(functions: FunctionsTuning, folder: Path, *, name: str = "network", keep: Path | None = None) -> Compiled:
-    """Compile the network of ``functions`` into ``folder`` with the schedules that their tunings found.
+    """Compile the network of ``functions`` into ``folder``, with the best schedules of the functions.
 
     The folder ``keep`` has the schedules in MetaSchedule's own format. If no function was tuned now, the schedules in
     that folder are used. Raises as :func:`tune_network` does.
@@ -341,7 +341,7 @@ def compile_one(
 ) -> Compiled:
     """Compile the exported network in the file ``program`` with its ``schedules`` for the target ``name``.
 
-    The result is the file ``path`` with a suffix for its kind. The folder ``keep`` has the schedules in
+    The result is the file ``path`` with a suffix that shows the kind of file. The folder ``keep`` has the schedules in
     MetaSchedule's own format. With ``is_here``, raise an error if this machine cannot run the code.
     """
     import torch  # noqa: F401 - before TVM, because torch reads the program

@@ -104,11 +104,11 @@ class TuningOptions:
         threads: the threads for operators on this machine; None: the number in ``target``, else all processors. A board
             has threads of its own.
         trials: candidates to measure for each operator; None: the preset's number.
-        scheduler: one of :data:`SCHEDULERS`. With ``gradient``, each turn is for the operator that promises to save
-            the most time (:attr:`~syno_lab.tuning.values.TuningTask.calls` x milliseconds), by TVM's own task
-            scheduler. ``trials`` is then an average.
+        scheduler: how operators share the trials, one of :data:`SCHEDULERS`. With ``gradient``, each turn is for the
+            operator that promises to save the most time (:attr:`~syno_lab.tuning.values.TuningTask.calls` x
+            milliseconds), by TVM's own task scheduler. ``trials`` is then an average.
         total: candidates to measure for all operators together; None: ``trials`` for each.
-        preset: one of :data:`PRESETS`.
+        preset: how long the search takes, one of :data:`PRESETS`.
         method: the space, rules, strategy and cost model, with the user's own code; None: ``Method()``. Different
             methods have different records.
         seed: the search's seed.

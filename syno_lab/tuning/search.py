@@ -49,7 +49,7 @@ _FAILED_S = 1e10
 #: The largest allowed difference between a tuned and the unscheduled program, relative to the largest output.
 _TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
 
-#: A callback; its arguments are a trial, the number of failures, and the best milliseconds.
+#: A callback; its arguments are a trial, the number of failed candidates, and the best latency in ms.
 Report = Callable[[Trial, int, float | None], None]
 
 
@@ -107,7 +107,7 @@ class Search:
     _restored: int = 0
     _built: int = 0
     _phases: int = 0
-    _most: float = math.inf  # the number of programs in the space, if it can be counted
+    _most: float = math.inf  # the number of programs in the design space, if it can be counted
     _population: int = 0
     _is_wide: bool = False  # whether the search includes sketches that the method's rules leave out at first
 
@@ -137,7 +137,7 @@ class Search:
         return min(self.tools.preset.warmup, max(self.trials // 2, 1)) if self.tools.means.is_guided else 0
 
     def batches(self, is_over: Callable[[], bool]) -> Iterator[None]:
-        """Search until the trials, the space or the time are used up; yield after each batch for other operators.
+        """Search until no trials, candidates or time are left; yield after each batch, for other operators' batches.
 
         The search leaves out sketches that are seldom good, until no other candidates are left.
         """

@@ -30,8 +30,8 @@ from syno_lab.tuning.tracker import (
 )
 
 #: The Jetsons, which have power modes. Mode 0 has no limit on AGX boards (MAXN, or EDP in NVIDIA's older tables, see
-#: jetsonhacks.com of 2018-10-07). An Orin Nano's modes depend on its JetPack version, so the step has the command that
-#: lists them.
+#: jetsonhacks.com of 2018-10-07). The modes of an Orin Nano depend on the JetPack version, so the step has the command
+#: that lists the modes.
 _JETSONS = ("jetson-orin-nano", "jetson-agx-orin", "jetson-xavier")
 #: Packages that TVM's RPC server imports.
 _PACKAGES = ("numpy", "psutil", "cloudpickle", "tornado", "ml_dtypes", "typing_extensions")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @cache
 def tilings(extent: int, parts: int, innermost: int) -> int:
-    """Return the number of ordered factorings of ``extent`` into ``parts`` factors, the last at most ``innermost``."""
+    """Return how often ``extent`` is an ordered product of ``parts`` factors, the last at most ``innermost``."""
     if parts == 1:
         return int(extent <= innermost)
     inner = (factor for factor in range(1, min(extent, innermost) + 1) if extent % factor == 0)

@@ -25,7 +25,7 @@ class Sum:
         variables: the iterators' variables; the other fields use the index of an iterator in this list.
         sizes: the iterators' extents.
         summed: the iterators over which the block sums.
-        stored: the iterator that is the index of each axis of the output; None for any other index.
+        stored: for each axis of the output, the iterator that is its index; None if the index is no iterator.
         factors: for each tensor in ``read``, its indices as expressions of the variables.
         read: the tensors that the block reads.
         written: the tensor that the block writes.

@@ -88,7 +88,7 @@ def tune(
     Raises:
         TrackerError: for faults of the tracker or the device.
         TuningStopped: if ``should_stop`` returned True.
-        TuningError: for all other faults, before the deadline, with a message of one line.
+        TuningError: for all other faults, with a message of one line.
     """
     outcome = _Queue(
         [task], TuningOptions.of(options, named), deadline_s=900.0, attempts=1,
@@ -148,7 +148,7 @@ class _Operator:
 
 
 class _Devices(NamedTuple):
-    """The device that measures candidates, the number of its ``boards``, and the conditions of its latencies."""
+    """The device that measures candidates, its number of ``boards``, and the conditions on which latencies depend."""
 
     device: Device
     boards: int

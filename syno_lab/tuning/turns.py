@@ -1,4 +1,4 @@
-"""Operators of a tuning that share their trials; TVM's task scheduler decides whose turn it is.
+"""Tune operators that share a total of trials; TVM's task scheduler decides which operator is next.
 
 MetaSchedule's ``GradientBased`` selects the programs that promise the largest savings of a network's time. In a turn, a
 :class:`Program` proposes, compiles and measures one batch. TVM receives the results as if its own builder and runner
@@ -32,10 +32,10 @@ from syno_lab.tuning.values import TuningResult
 
 _T = TypeVar("_T")
 
-#: TVM's gradient, as in its ``tune_tasks``: the weight of the latest progress, and the turns that it spans.
+#: Parameters of TVM's gradient, as in ``tune_tasks``: the weight of the latest progress, and its number of turns.
 _ALPHA, _WINDOW = 0.2, 3
 
-#: TVM's candidate, and its seconds; None if it failed.
+#: TVM's candidate, and the seconds of a call; None if the candidate failed.
 Tried = tuple[ms.MeasureCandidate, float | None]
 
 
@@ -138,7 +138,7 @@ class Program:
 def by_gradient(programs: Sequence[Program], target: Target, trials: int, seed: int) -> None:
     """Run turns of the ``programs`` until ``trials`` candidates were tried in total, or no program has candidates left.
 
-    Each program has one turn first. Then the program with the largest ``calls`` x gradient has the next turn. TVM
+    Each program first has one turn. Then the program with the largest ``calls`` x gradient has the next turn. TVM
     estimates the gradient from the progress of the program's last turns, and from its seconds divided by its turns.
     """
     batch: list[float | None] = []  # the seconds of the last turn that TVM received

@@ -147,7 +147,7 @@ class TuningResult:
         return self.seconds / max(self.trials - self.known, 1)
 
     def to_dict(self) -> dict[str, JSON]:
-        """Return the result as JSON data, with its version."""
+        """Return the result as JSON data, with the version of the format."""
         return {"version": RESULT_VERSION} | asdict(self) | {"history": [list(point) for point in self.history]}
 
     @classmethod

@@ -186,8 +186,8 @@ def compare_networks(
 
     ``example`` is ``(C, H, W)`` of an image, or tokens [1, T]; for tokens, ``convolutions`` are the network's own
     layers. Both networks have the same budget, rules and task scheduler. The folder ``folder`` has all trials by
-    function: common functions are tuned once, and a second call adds trials. Each of ``rounds`` measures one network
-    and then the other, ``repeats`` times. Raises as :func:`~syno_lab.tuning.network.tune_network` does.
+    function: common functions are tuned once, and a second call adds trials. Each of ``rounds`` rounds measures one
+    network and then the other, ``repeats`` times. Raises as :func:`~syno_lab.tuning.network.tune_network` does.
     """
     if rounds < 1:
         raise SpecError(f"expected at least one round of measurements, found {rounds}")
