@@ -43,10 +43,10 @@ class Effort:
     """The limits of a computation, passed to all functions that take part in it.
 
     Args:
-        seconds: the time limit by ``clock``, from now on; None for no limit.
+        seconds: the time limit, measured by ``clock`` from now on; None for no limit.
         should_stop: called at each check; the computation stops when it returns True.
-        memory_bytes: the most bytes by which this process may grow. None: half of the machine's free memory, measured
-            each time that :meth:`within` is entered.
+        memory_bytes: the largest number of bytes by which this process may grow. None: half of the machine's free
+            memory, measured each time that :meth:`within` is entered.
         clock: returns seconds; by default the CPU time of the calling thread.
     """
 

@@ -61,7 +61,7 @@ def clear(place: Path, prefix: str) -> list[Path]:
         with contextlib.suppress(OSError):  # the folder is locked, belongs to another user, or was removed
             descriptor = _hold(place / name, wait=False)
             try:
-                shutil.rmtree(place / name)  # follows no symbolic link
+                shutil.rmtree(place / name)  # this call follows no symbolic link
                 removed.append(place / name)
             finally:
                 os.close(descriptor)

@@ -152,7 +152,7 @@ def train(
 
 
 def _shown(now: TrainingProgress) -> tuple[float, str]:
-    """Return the completed share of a training, and a text with its loss and accuracy."""
+    """Return the completed share of a training, and a text with the loss and accuracy."""
     done = (now.epoch - 1 + (now.phase == "test" or now.batch / now.batches)) / now.epochs
     return done, f"epoch {now.epoch} of {now.epochs}, {now.phase}: loss {now.loss:.3f}, accuracy {now.accuracy:.3f}"
 

@@ -120,7 +120,7 @@ def command(
 def _print_results(
     label: str, name: str, others: str, where: str, layers: tuple[LayerComparison, ...], whole: NetworkComparison | None
 ) -> dict[str, JSON]:
-    """Print the results, and ``where`` and how they were measured; return data for JSON.
+    """Print the results, the device ``where`` and how the networks were measured; return data for JSON.
 
     ``others``: the name for the layers that the operator replaces.
     """

@@ -306,7 +306,7 @@ def download_cifar(
     Returns ``folder/form``. The archive must have the published MD5, or ``known_hash`` (``"md5:…"`` or ``"sha256:…"``)
     where a mirror has another archive. The archive is unpacked in a hidden folder beside the final folder. The hidden
     folder is renamed at the end, so that an interrupted download leaves no incomplete data. Existing data are not
-    replaced. ``timeout_s`` is the time limit for an answer of the server in seconds.
+    replaced. ``timeout_s`` is the time limit in seconds for an answer of the server.
 
     Raises DataError for an unknown form, a server that does not answer, a wrong checksum, or an archive with more than
     plain files in its folder.

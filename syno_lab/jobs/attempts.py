@@ -91,7 +91,7 @@ def end(ledger: Ledger, number: int, token: str, ending: Ending) -> bool:
             after, cause = replace(job, state="cancelled", reason=CANCELLED), CANCELLED
         ledger.database.remove("syno_leases", "job", number)
         ledger.write(replace(after, wish="", ended=now() if after.is_ended else None))
-        for attempt in ledger.attempts(number):  # a store from elsewhere may have a lease but no attempt
+        for attempt in ledger.attempts(number):  # a store from another person may have a lease but no attempt
             if attempt.attempt == job.attempt:
                 ended = replace(attempt, ended=now(), cause=cause, wall_s=ending.wall_s, cpu_s=ending.cpu_s)
                 _put_attempt(ledger, ended, "INSERT OR REPLACE")

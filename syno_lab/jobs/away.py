@@ -1,6 +1,6 @@
 """Jobs on a machine that does not see the lab's folder. On that machine ``syno-lab worker`` takes a job through `door`.
 
-For each lab, the worker has a small lab in its user's configuration folder: a store, and the job's folder and log. The
+For each lab, the worker has a small lab in the user's configuration folder: a store, and the job's folder and log. The
 job runs there as any job does (:mod:`.supervise`). The worker sends the job's files to the lab while the job runs, so
 that another machine can continue from the checkpoint. At the end it sends the job's log and result.
 """

@@ -1,4 +1,4 @@
-"""The jobs of a lab as rows of its store, with the changes that a user makes.
+"""Stores the jobs of a lab as rows, and makes the changes that the user requests.
 
 Every change is one transaction that reads the row before it writes. The changes by attempts are in
 :mod:`syno_lab.jobs.attempts`.
@@ -129,7 +129,7 @@ class Ledger:
         """Store a job as waiting, signed with the user's key, and return its number.
 
         Raises:
-            JobError: the job comes after a job that does not exist, or a number is out of range.
+            JobError: ``after`` names a job that does not exist, or a number is out of range.
             StoreError: the parameters are not plain data.
             SynoError: there is no key for signatures, and no key can be created.
         """

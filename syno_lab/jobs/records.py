@@ -42,7 +42,7 @@ class JobRecord:
         parent: the number of the job that submitted this job.
         after: the numbers of jobs that must finish first.
         resources: the amounts that the job takes of a Dask worker; empty for drivers, which mostly wait.
-        max_attempts: the number of deaths after which the job is poisoned.
+        max_attempts: the number of dead attempts after which the job is poisoned.
         created: the time of submission.
         state: ``waiting``, ``running``, ``paused``, ``finished``, ``failed``, ``cancelled`` or ``poisoned``.
         wish: the user's pending request: ``pause`` or ``cancel``.

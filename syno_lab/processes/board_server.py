@@ -65,7 +65,7 @@ def follow_parent(parent: int) -> None:
 
 
 def import_tvm() -> Any:
-    """Import TVM without torch, which TVM would import for interchange. It is faster, and fewer libraries conflict."""
+    """Import TVM without torch, which TVM would import for interchange. This avoids time and library conflicts."""
     if "tvm" not in sys.modules:
         sys.modules["torch"] = None  # type: ignore[assignment]
         try:

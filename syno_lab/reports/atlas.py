@@ -44,7 +44,7 @@ _SAME = 1e-6
 class Placed:
     """An operator in an atlas; ``key`` is the key of its trial, or ``known:NAME``.
 
-    ``value`` is its result on the axis of the atlas, or None; ``x`` and ``y`` are coordinates in units of the distance.
+    ``value`` is the result on the atlas's axis, or None; ``x`` and ``y`` are coordinates in units of the distance.
     """
 
     key: str

@@ -76,7 +76,7 @@ class Front(NamedTuple):
     def systems(self) -> dict[str, str]:
         """The titles of the systems among the points with their marks, in the order of the points.
 
-        The baseline has its own mark and does not count.
+        The baseline has its own mark and is left out.
         """
         return {point.system: point.mark for point in self.points if point.system and not point.is_baseline}
 

@@ -148,7 +148,7 @@ def way_to(what: Branching, key: str) -> list[dict[str, str]]:
 
 
 def parse_filter(text: str) -> Callable[[Branch], bool]:
-    """Convert a filter to a function. Words that are no comparison must be in a node's text."""
+    """Convert a filter to a function that checks a node. Words that are no comparison must be in a node's text."""
     tests = [_test(word) for word in text.lower().split()]
     return lambda branch: all(test(branch) for test in tests)
 

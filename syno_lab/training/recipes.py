@@ -44,7 +44,7 @@ _REPEATS = 4
 
 @dataclass(frozen=True)
 class Recipe:
-    """An optimizer with its learning rate schedule.
+    """An optimizer with the schedule of its learning rate.
 
     ``rate(step, steps)`` is the learning rate at ``step`` of ``steps``, as a share of the highest learning rate.
     ``largest_norm`` is the upper bound of the norm of all gradients together; None: no bound.

@@ -469,7 +469,7 @@ def compare(expected: np.ndarray, output: np.ndarray, dtype: str, others: str = 
 
 
 def is_timeout(failure: CallFailedError) -> bool:
-    """Return whether a call ended by a timeout, here or on the board."""
+    """Return whether a call ended by a timeout, on this machine or on the board."""
     return "not done after" in str(failure) or "SessionTimeout" in str(failure)
 
 

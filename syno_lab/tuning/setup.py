@@ -45,7 +45,7 @@ PLACEHOLDER = "user@jetson"
 
 @dataclass(frozen=True)
 class Plan:
-    """The board, and the addresses of the tracker and the server.
+    """The plan of a set-up: the board, and the addresses of the tracker and the server.
 
     ``device`` is a Jetson's name, or any name for another board. The tracker runs on this machine. All connections use
     one SSH tunnel to ``ssh`` (``user@board``, None for `PLACEHOLDER`), and every address is on loopback.

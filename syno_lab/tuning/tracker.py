@@ -267,7 +267,7 @@ def check_machines(devices: Iterable[DeviceInfo], expected: str, target: str) ->
     """Refuse devices of another architecture than the code for ``target`` needs.
 
     A device without a known architecture is accepted, because TVM's own server does not report it. Raises TrackerError
-    with the device and both architectures.
+    with the device and the two architectures.
     """
     for device in devices:
         if device.machine and expected and _family(device.machine) != _family(expected):
