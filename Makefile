@@ -43,10 +43,10 @@ lint: $(VENV)/.installed-dev ## ruff and mypy
 	$(BIN)/mypy
 
 fast: $(VENV)/.installed-dev ## The tests without browser, TVM and notebooks
-	timeout -s INT -k 60 $(TEST_BUDGET) $(TEST) $(PARALLEL) -m "not browser and not tvm and not notebook" $(ARGS)
+	timeout -s INT -k 60 $(TEST_BUDGET) $(TEST) $(PARALLEL) -m "not browser and not tvm and not notebook" --ignore tests/browser $(ARGS)
 
 unit: $(VENV)/.installed-dev ## The tests without browser and notebooks
-	timeout -s INT -k 60 $(TEST_BUDGET) $(TEST) $(PARALLEL) --durations=30 -m "not browser and not notebook" $(ARGS)
+	timeout -s INT -k 60 $(TEST_BUDGET) $(TEST) $(PARALLEL) --durations=30 -m "not browser and not notebook" --ignore tests/browser $(ARGS)
 
 chance: $(VENV)/.installed-dev ## The tests that draw, each with ten seeds (ARGS="tests/ir --draws 100")
 	$(TEST) $(PARALLEL) --draws 10 -m "draws and not browser and not notebook" $(ARGS)
@@ -55,10 +55,10 @@ trust: $(VENV)/.installed-dev ## Loop nest, PyTorch and TVM on random operators 
 	$(BIN)/python benchmarks/trust.py $(ARGS)
 
 browser: chromium $(VENV)/.installed-dev ## The tests in a real Chromium
-	timeout -s INT -k 60 $(BROWSER_BUDGET) $(TEST) $(PARALLEL) --durations=10 -m browser $(ARGS)
+	timeout -s INT -k 60 $(BROWSER_BUDGET) $(TEST) $(PARALLEL) --durations=10 -m browser tests/browser $(ARGS)
 
 notebooks: $(VENV)/.installed-dev ## Every notebook, from a clean kernel
-	timeout -s INT -k 60 $(NOTEBOOK_BUDGET) $(TEST) $(SPREAD) -m notebook --timeout=$(NOTEBOOK_BUDGET) $(ARGS)
+	timeout -s INT -k 60 $(NOTEBOOK_BUDGET) $(TEST) $(SPREAD) -m notebook tests/widgets/test_notebooks.py --timeout=$(NOTEBOOK_BUDGET) $(ARGS)
 
 chromium:
 	@command -v "$${SYNO_CHROMIUM:-chromium}" || command -v chromium-browser || command -v google-chrome || \
