@@ -179,11 +179,11 @@ class Evolution(ParetoEvolution):
             selection=selection,
         )
 
-    def _begun(self) -> tuple[Step, ...] | None:
+    def _first_steps(self) -> tuple[Step, ...] | None:
         stop = self._seed.stop()
-        return (stop,) if self.facts.is_open(stop.state) else self._varied((stop,))
+        return (stop,) if self.facts.is_open(stop.state) else self._mutation((stop,))
 
-    def _varied(self, parent: tuple[Step, ...]) -> tuple[Step, ...] | None:
+    def _mutation(self, parent: tuple[Step, ...]) -> tuple[Step, ...] | None:
         """Return the steps of ``parent`` with one more edit before the stop, or None if no new edit is found."""
         before = parent[:-1]
         at = before[-1].state if before else self.root
