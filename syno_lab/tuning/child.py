@@ -103,7 +103,7 @@ class Tried(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An operator's result; None: the result in the record is valid, because no candidate was measured since."""
+    """An operator's result; None: no new candidate was measured, so the result in the record is still valid."""
 
     task: int
     result: TuningResult | None

@@ -1,7 +1,7 @@
 """An emulated aarch64 board: an emulator of the board's processor runs the real RPC server on this machine.
 
 The server's Python, its libraries and its linker are those of an aarch64 Linux. Code compiled for a Jetson's processor
-is thus linked, loaded and run as on a Jetson. The latencies have no meaning, because an emulator is slow.
+is thus linked, loaded and run as on a Jetson. The latencies have no meaning, because they are the emulator's.
 
     syno-lab board --emulate --fetch    # a tracker and the board, until Ctrl-C; 220 MB at first, no root needed
 """
@@ -124,7 +124,7 @@ def _libc(libraries: Path) -> Path:
 def _program(
     path: Path, files: BoardFiles, command: list[Path], *, zeroth: str = "", after: Sequence[Path] = ()
 ) -> Path:
-    """Write a script that runs a program of the board in the emulator; for Python, its ``sys.executable``."""
+    """Write a script that runs a board's program in the emulator. Python's script is Python's ``sys.executable``."""
     emulator = [files.emulator, "-L", str(files.root), *(["-0", zeroth] if zeroth else [])]
     begin, end = shlex.join([*emulator, *map(str, command)]), shlex.join(map(str, after))
     lines = ["#!/bin/sh"]

@@ -138,7 +138,7 @@ def find_board(folder: str | os.PathLike[str] | None = None) -> BoardFiles:
 
 
 def fetch_board(folder: str | os.PathLike[str] | None = None, report: Report = lambda line: None) -> BoardFiles:
-    """Return the board in the cache; fetch and unpack a missing board: 220 MB to download, half a gigabyte on disk.
+    """Return the board in the cache; fetch and unpack a missing board: about 220 MB, half a gigabyte on disk.
 
     ``report`` is called with a line for each step. After an interrupted call, the next call uses the files that were
     downloaded. Raises TuningError with the reason if apt-get or dpkg-deb is missing, or if a package cannot be fetched.
@@ -204,7 +204,7 @@ def _fetch(target: Path, part: Path, downloads: Path, report: Report) -> BoardFi
 
 
 class _Apt:
-    """A call of apt-get with its own lists, cache and status, which installs nothing and needs no root."""
+    """Calls apt-get with its own lists, cache and status. It installs nothing and needs no root."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -50,10 +50,10 @@ class _Cut:
 
 
 def fuse_stages(schedule: Schedule, block: SBlockRV, cores: int, vector_bits: int) -> list[Schedule]:
-    """Return the unchanged schedule, then schedules with the stages that only ``block`` reads inside loops over blocks.
+    """Return the unchanged schedule, and schedules whose loops over blocks have the stages that only ``block`` reads.
 
     The rule fits a sum that reads another sum, if no other rule has changed the two sums. ``channel-lanes`` must fit
-    these sums in the blocks. An axis of the output must index the sum that is read. Each of ``cores`` needs a block.
+    these sums in the blocks. An axis of the output must be an index of the sum that is read. Each core needs a block.
     """
     look = schedule.copy()  # because reading loops adds steps to a trace
     last = read_sum(look, block)
@@ -139,7 +139,7 @@ def _steps(schedule: Schedule, block: SBlockRV) -> int:
 
 
 def _cuts(last: Sum, written: list[Buffer], size: int, cores: int) -> list[_Cut]:
-    """Return the cuts with the fewest blocks whose stages fit in the cache; equal shares of all cores come first.
+    """Return the cuts with the fewest blocks whose stages fit in the cache; cuts with equal shares for all cores first.
 
     A cut divides the axis of the output that is the slowest index of the largest stage that ``last`` reads. If one step
     of that axis needs too many bytes, the next inner axis is divided. ``written`` are the tensors that the stages

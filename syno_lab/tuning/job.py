@@ -32,7 +32,7 @@ from syno_lab.versioned import JSON
 FOLDER = "tuning"
 #: The store's name for a latency that was measured on a whole network.
 WHOLE = "whole network"
-#: The lock in a lab's records during the tuning of a network.
+#: The lock file in a lab's records, which the tuning of a network locks.
 LOCK_FILE = "network.lock"
 
 _NUMBER = (int, float)

@@ -61,7 +61,7 @@ class Device:
 
     @property
     def is_near(self) -> bool:
-        """Whether the device is this machine, where other load disturbs a measurement."""
+        """Whether the device is this machine, with or without a tracker, so that load here disturbs measurements."""
         return self.board is None or self.board.host in ("127.0.0.1", "localhost", "::1")
 
     def of(self, target: ResolvedTarget) -> Device:

@@ -39,12 +39,12 @@ _MOST_SUMS = {512: 16}
 _MOST_SUMS_ELSE = 14
 #: TVM allocates a tensor of at least this number of bytes in its workspace, not on the stack. For sums with few terms
 #: the workspace costs time. Measured once on an Intel Xeon with vectors of 512 bits: 16.7 us instead of 14.4 for
-#: Operator 2 on 16 x 32 x 32 (24 terms), no difference for conv2d (144 terms). This gave the bound.
+#: Operator 2 on 16 x 32 x 32 (24 terms), no difference for conv2d (144 terms). ``_FEW_TERMS`` was chosen after that.
 _STACK_BYTES = 1024
 _FEW_TERMS = 128
-#: The largest number of adjacent vectors: a register holds each of them, but no element of the other factor.
+#: The largest number of adjacent vectors. Each vector is loaded; the other factor's elements are mere operands.
 _MOST_VECTORS = 4
-#: The most tiles for a single possible axis, and for each of two axes; a chain's stages multiply the sketches.
+#: The most tiles along a single axis, and along each of two axes. Each stage of a chain multiplies the sketches.
 _MOST_TILES = 3
 _MOST_TILES_OF_TWO = 2
 #: The least number of lanes with which vectors save more time than the copy to the output takes.
@@ -95,13 +95,13 @@ class _Tile:
 
 
 def channel_lanes(schedule: Schedule, block: SBlockRV, vector_bits: int, is_wide: bool = False) -> list[Schedule]:
-    """Return schedules with the block's sum in vector registers, one for each tile; without tiles the unchanged one.
+    """Return a schedule for each tile, with the block's sum in vector registers; the unchanged one if no tile fits.
 
     The rule fits a sum that no other rule has changed. Along an axis of the output, the innermost index of some factors
     must grow by one, and the other factors must not change. The axis must divide into vectors of ``vector_bits``.
-    These factors must not depend on another axis of the output, so that their loaded elements are used in several sums.
-    The unchanged schedule is an alternative if ``is_wide``, if the vectors fill less than half of a register, or if the
-    sums are few.
+    The factors whose index grows must be independent of some other axis of the output, so that several sums use their
+    loaded elements. The unchanged schedule is an alternative if ``is_wide``, if the vectors fill less than half of a
+    register, or if the sums are few.
     """
     look = schedule.copy()  # because reading loops adds steps to a trace
     total = read_sum(look, block)
@@ -201,7 +201,7 @@ def _tiles(total: Sum, full: int, most: int) -> list[_Tile]:
 
 
 def _tiles_along(total: Sum, plain: _Tile, factors: list[list[Expr]], most: int) -> list[_Tile]:
-    """Return tiles with the vectors of ``plain`` and at least half of the largest number of sums, most sums first."""
+    """Return tiles with the vectors of ``plain`` and more than half of the largest number of sums, most sums first."""
     lanes = (plain.lane, plain.row)
     vectors_most = total.sizes[plain.lane] // plain.width if plain.row is None else total.sizes[plain.row] // plain.rows
     axes = [n for n in reversed(total.stored) if n is not None and n not in lanes and total.sizes[n] > 1]
@@ -223,8 +223,8 @@ def _tiles_along(total: Sum, plain: _Tile, factors: list[list[Expr]], most: int)
     if not best_tiles or 2 * best_tiles[0].sums >= most:
         return best_tiles
     # A few sums do not hide the latency, so sums along another axis are added to the tile, with their own loads.
-    missing = most // best_tiles[0].sums
-    best = [(max(divisors(total.sizes[n], missing)), n) for n in axes if n != best_tiles[0].across]
+    room = most // best_tiles[0].sums
+    best = [(max(divisors(total.sizes[n], room)), n) for n in axes if n != best_tiles[0].across]
     steps, axis = max(best, key=lambda entry: entry[0], default=(1, plain.lane))
     return best_tiles if steps == 1 else [replace(best_tiles[0], further=axis, further_steps=steps), best_tiles[0]]
 

@@ -50,7 +50,7 @@ _EVERYWHERE = ("inline", "tiling", "unroll")
 GPU_RULES = (*_EVERYWHERE, "tensor-cores", "cross-thread", "bind")
 CPU_RULES = tuple(key for key in RULES if key not in ("tensor-cores", "cross-thread", "bind", DEFAULT, FUSION, LANES))
 
-#: The names in records of rules that now make other sketches than before.
+#: Rules that make other sketches than in earlier versions, with their names in records.
 _REVISED = {FUSION: f"{FUSION}:2", LANES: f"{LANES}:4"}
 
 #: Mutators by name; a mutator changes a drawn choice of a candidate.
@@ -113,7 +113,7 @@ class Method:
     ``mutators`` are names of :data:`MUTATORS` or functions, each with its share of all mutations; a function is called
     with a trace (``tvm.s_tir``'s ``Trace``) and returns another trace or None. ``postprocessors`` are names of
     :data:`POSTPROCESSORS` or functions, applied in this order; a function is called with a schedule, may change it in
-    place, and returns False to reject the candidate. A missing field means TVM's defaults for the target.
+    place, and returns False to reject the candidate. If one of the two is None, TVM's own are used.
 
     Functions run in the tuning process, never in this process: :func:`~syno_lab.user_code.user_code` describes the
     names that they may use. The best candidate's output is always compared with the output of the unscheduled program.
@@ -194,7 +194,7 @@ def to_job(method: Method) -> dict[str, JSON]:
 def from_job(params: Mapping[str, JSON]) -> Method:
     """Return the method in a job's parameters; a missing field has its default.
 
-    The user's code must be text, and not the name of a file or module, because its content may have changed. Raises
+    The user's code must be text, and not the name of a file or module, whose content may have changed. Raises
     TuningError for other parameters, and CodeError for text that is not code.
     """
 

@@ -26,7 +26,7 @@ _PRAGMAS = {
 
 
 def nest(function: PrimFunc) -> str:
-    """Return the text of the loops of ``function``, with each block's own indices, without loops of one step.
+    """Return the loops and statements of ``function`` as text in each block's own indices, without loops of one step.
 
     The name of a loop shows the block's index to which it belongs: ``i1_0`` and ``i1_3`` are tiles of ``i1``.
     """

@@ -50,7 +50,7 @@ Progress = Callable[[TuningProgress], None]
 
 
 class _Measured(msgspec.Struct, frozen=True):
-    """The fields of :class:`NetworkMeasurement`."""
+    """The fields that :class:`NetworkMeasurement` and :class:`NetworkFacts` share."""
 
     latency_ms: float
     best_ms: float
@@ -178,14 +178,14 @@ def tune_network(
     trials to the functions that promise the largest savings of time, unless ``scheduler="equal"``. All trials stay in
     the folder ``records``: a second call adds trials, and the schedules are stored there in MetaSchedule's own format
     too (in ``schedules``). A function whose tuning fails keeps TVM's unscheduled loops. ``threads`` is the number of
-    threads on this machine; a board has its own number. The input is an example of ``example_shape``, with ``tokens``
-    for texts. The network is measured in ``rounds``, each with ``repeats`` samples.
+    threads on this machine; a board has its own number. The input is an example of ``example_shape``; ``tokens``
+    makes it integers, as for texts. The network is measured in ``rounds`` rounds, each with ``repeats`` samples.
 
     Raises:
         SpecError: if the network does not accept that shape.
         TrackerError: if the tracker or the board is unreachable.
         TuningStopped: if ``should_stop`` returned True.
-        TuningError: if no function could be tuned, or if the device's output is not torch's.
+        TuningError: if no function could be tuned, or if the device's output differs from torch's.
         SynoError: if TVM cannot convert the network, or if a process dies.
     """
     functions = tune_functions(net, example_shape, records=records, **how)
@@ -244,7 +244,7 @@ def compiled(functions: FunctionsTuning, folder: Path, *, name: str = "network",
 def run_networks(
     networks: Sequence[Compiled], options: TuningOptions, *, repeats: int = 10, rounds: int = 3
 ) -> tuple[list[list[NetworkMeasurement]], str]:
-    """Run compiled networks in turn on the device of ``options``; return the measurements by round, and the address.
+    """Run networks in turn on the device of ``options``; return each network's measurements by round, and the address.
 
     Raises:
         TuningError: if the device's output is not torch's, or if the running process dies or exceeds its time.
@@ -382,7 +382,7 @@ def _write_database(schedules: Sequence[Tuned], folder: Path, target: Target) ->
 
 
 def run_all(device: Device, networks: Sequence[Compiled], rounds: int, repeats: int) -> Runs:
-    """Run networks in turn on the device, ``rounds`` times with ``repeats`` samples; compare the first outputs."""
+    """Run networks in turn, ``rounds`` times with ``repeats`` samples; compare each first output with torch's."""
     import numpy as np
     import tvm
     from tvm.runtime.vm import VirtualMachine

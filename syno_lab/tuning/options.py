@@ -59,7 +59,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def enough_s(trials: int, operators: int = 1) -> float:
-    """Return enough seconds for ``trials`` of each operator (up to 12 seconds a trial on a busy machine)."""
+    """Return enough seconds for ``trials`` of each operator; a trial took up to 12 seconds on a busy machine."""
     return 600.0 + 15.0 * trials * operators
 
 
@@ -122,7 +122,7 @@ class TuningOptions:
             ``on_progress`` is called, and an interrupted tuning continues from there. If the folder has all trials for
             the same operator, sizes, dtype, target, TVM and board conditions, the recorded result is returned at once
             (``from_records``). For a larger budget, only the additional trials are measured.
-        start: a folder of records with trials of the same program, machine and TVM by any method. The search starts
+        start: a folder of records with trials of this program, machine and TVM by any method. The search starts
             from the fastest of these trials: it mutates and learns from them, and may return one of them. Trials in
             this folder do not count as trials of this tuning. The use of ``start`` changes the records' key.
     """

@@ -121,8 +121,8 @@ def python_cost_model(code: Part) -> ms.CostModel:
         model.update(features(context, candidates), seconds)
 
     def scores(context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]) -> np.ndarray:
-        known_features = features(context, candidates)
-        output = _each(model.predict(known_features), len(known_features), f"predict of {code.what}")
+        rows = features(context, candidates)
+        output = _each(model.predict(rows), len(rows), f"predict of {code.what}")
         numbers = np.array([float(value) for value in output])
         if not np.isfinite(numbers).all():
             raise TuningError(f"expected predict of {code.what} to return finite numbers, found {quoted(output[:3])}")

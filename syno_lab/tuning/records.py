@@ -298,7 +298,7 @@ def _targets(folder: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _target_key(name: str, tvm: str) -> str:
-    """Return the key of a target; the key of ``local`` has processor, features, host name and usable CPUs."""
+    """Return the key of a target, with a digest of this machine's processor, features, host name and usable CPUs."""
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, UnicodeDecodeError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -370,9 +370,9 @@ def start_from(
 ) -> list[Trial]:
     """Return the fastest trials of ``task`` in a folder of records, by any method.
 
-    Only trials with the program, sizes, dtype, target, TVM, threads and power mode of ``key`` are returned, because
-    other trials have other latencies. Results name a record's method; ``methods`` are the possible methods of records
-    without results. Raises TuningError as :func:`record_files`, or if no record fits, with the nearest record.
+    Only trials with the program, sizes, dtype, target, TVM, threads and power mode of ``key`` count, because other
+    trials have other latencies. Results name a record's method; ``methods`` are methods of records without results.
+    Raises TuningError as :func:`record_files`, or if there are no trials; its message describes the nearest record.
     """
     trials: list[Trial] = []
     own, differences = asdict(key), list[tuple[int, str]]()

@@ -39,7 +39,7 @@ REFERENCE_DEADLINE_S = 60.0
 #: A search ends with an error after this number of successive failures, or of successive timeouts of the board.
 FAILURES_IN_A_ROW = 24
 TIMEOUTS_IN_A_ROW = 4
-#: The number of successive phases without a new candidate, with growing populations, after which the search ends.
+#: The search ends after this number of successive phases without a new candidate. Their populations grow.
 _EMPTY_PHASES = 2
 #: The number of draws per program of a small space, so that the probability to miss a program is below 1 in 1000.
 _DRAWS_EACH = 8
@@ -460,7 +460,7 @@ def compare(expected: np.ndarray, output: np.ndarray, dtype: str, others: str = 
 
     right, actual = np.asarray(expected, "float64"), np.asarray(output, "float64")
     difference = float(np.abs(actual - right).max())
-    allowed = _TOLERANCE.get(dtype, 0.0) * float(np.abs(right).max())  # whole numbers must be equal
+    allowed = _TOLERANCE.get(dtype, 0.0) * float(np.abs(right).max())  # integers must not differ
     if not math.isfinite(difference) or difference > allowed:
         raise TuningError(
             f"the tuned program computes something else: largest difference {difference:.3g} "

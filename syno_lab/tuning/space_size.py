@@ -1,4 +1,4 @@
-"""Compute how many programs a design space has at most, so that the search of a small one can end. Imports no TVM."""
+"""Compute how many programs a design space has at most, so that a search of a small space ends. Imports no TVM."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @cache
 def tilings(extent: int, parts: int, innermost: int) -> int:
-    """Return how often ``extent`` is an ordered product of ``parts`` factors, the last at most ``innermost``."""
+    """Count the ordered factorings of ``extent`` into ``parts`` factors; the last factor is at most ``innermost``."""
     if parts == 1:
         return int(extent <= innermost)
     inner = (factor for factor in range(1, min(extent, innermost) + 1) if extent % factor == 0)

@@ -62,11 +62,11 @@ class Means:
         self._method, self._inside, self._notes, self._target = method, inside, notes, target
         self._failure: TuningError | None = None
         self._is_gpu = target.device != "cpu"
-        own, device_kind = (GPU_RULES, "processors") if self._is_gpu else (CPU_RULES, "GPUs")
+        own, other_kind = (GPU_RULES, "processors") if self._is_gpu else (CPU_RULES, "GPUs")
         wrong = [rule for rule in method.rules if isinstance(rule, str) and rule not in (*own, DEFAULT, FUSION, LANES)]
         if wrong:
             raise TuningError(
-                f"the rules {', '.join(wrong)} are for {device_kind}, the target's device is {target.device}: use "
+                f"the rules {', '.join(wrong)} are for {other_kind}, the target's device is {target.device}: use "
                 f"{', '.join(own)}, {DEFAULT!r} or rules of your own"
             )
         self._code = {code: _load(code, folder) for code in method.code}
@@ -84,7 +84,7 @@ class Means:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Raise an exception of the user's code as a :class:`TuningError`, inside the block."""
+        """Raise an exception of the user's code in the block as a :class:`TuningError`."""
         self._failure = None
         try:
             yield

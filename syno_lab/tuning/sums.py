@@ -170,8 +170,8 @@ def _is_untouched(schedule: Schedule, block: SBlock, loops: list[LoopRV]) -> boo
 
 def _is_own(value: Expr, variable: Var, variables: list[Var]) -> bool:
     """Return whether an iterator is its own loop's variable plus an offset from the outer loops."""
-    outer_variables = [outer for outer in variables if not outer.same_as(variable)]
-    return _is_unit_step(value, variable) and not any(moves([value], outer) for outer in outer_variables)
+    others = [other for other in variables if not other.same_as(variable)]
+    return _is_unit_step(value, variable) and not any(moves([value], other) for other in others)
 
 
 def _indices(region: tirx.BufferRegion) -> list[Expr]:

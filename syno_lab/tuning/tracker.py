@@ -195,7 +195,7 @@ class _Link:
 
 
 def tracker_summary(host: str, port: int, deadline_s: float = 5.0) -> TrackerSummary:
-    """Return the devices of the tracker at ``host:port``. Raises :class:`TrackerError` if it does not answer."""
+    """List the devices of the tracker at ``host:port``. Raises :class:`TrackerError` if it does not answer in time."""
     with _Link(host, port, time.monotonic() + deadline_s) as link:
         try:
             answer = link.ask([_SUMMARY])
@@ -266,8 +266,8 @@ def check_versions(devices: Iterable[DeviceInfo], here: str) -> None:
 def check_machines(devices: Iterable[DeviceInfo], expected: str, target: str) -> None:
     """Refuse devices of another architecture than the code for ``target`` needs.
 
-    A device without a known architecture is accepted, because TVM's own server does not report it. Raises TrackerError
-    with the device and the two architectures.
+    Every device is accepted if its architecture or ``expected`` is empty; TVM's own server reports no architecture.
+    Raises TrackerError with the device and the two architectures.
     """
     for device in devices:
         if device.machine and expected and _family(device.machine) != _family(expected):

@@ -88,7 +88,7 @@ def tune(
     Raises:
         TrackerError: for faults of the tracker or the device.
         TuningStopped: if ``should_stop`` returned True.
-        TuningError: for all other faults, with a message of one line.
+        TuningError: for all other faults, before the deadline, with a message of one line.
     """
     outcome = _Queue(
         [task], TuningOptions.of(options, named), deadline_s=900.0, attempts=1,
@@ -161,8 +161,8 @@ def _find_devices(options: TuningOptions, deadline_s: float, threads: int) -> _D
     waits = min(options.wait_s, deadline_s), min(options.session_s, deadline_s)
     device = Device(board, "", *waits, tvm=host_version(), target=options.target)
     if board is None:
-        conditions_here = DeviceInfo("", "", 0, tvm=host_version(), threads=threads, power=power_mode())
-        return _Devices(device, 1, conditions_here.conditions)
+        own_facts = DeviceInfo("", "", 0, tvm=host_version(), threads=threads, power=power_mode())
+        return _Devices(device, 1, own_facts.conditions)
     if options.threads is not None:
         raise TuningError("a board runs operators in threads of its own: leave threads out")
     check_tracker(*board.address, board.key, min(5.0, deadline_s), need_free=False)
@@ -414,9 +414,9 @@ class _Queue:
 
 
 def conditions_of(summary: TrackerSummary, key: str) -> str:
-    """Return the common conditions of all devices under a key; they must be equal, because latencies are compared.
+    """Return the conditions of all devices under a key, which must be equal: the devices' latencies are compared.
 
-    Raises :class:`TrackerError`.
+    Raises :class:`TrackerError` if two devices have different conditions.
     """
     devices: tuple[DeviceInfo, ...] = summary.of(key)
     addresses = {device.conditions: device.address for device in devices}

@@ -32,7 +32,7 @@ from syno_lab.tuning.values import TuningResult
 
 _T = TypeVar("_T")
 
-#: Parameters of TVM's gradient, as in ``tune_tasks``: the weight of the latest progress, and its number of turns.
+#: Parameters of TVM's gradient, as in ``tune_tasks``: the weight of the latest progress, and the turns that it spans.
 _ALPHA, _WINDOW = 0.2, 3
 
 #: TVM's candidate, and the seconds of a call; None if the candidate failed.

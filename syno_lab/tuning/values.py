@@ -76,7 +76,7 @@ class TuningProgress:
 
     ``known`` is the number of trials that were already in the records. ``best_ms`` is the best latency so far in
     milliseconds (None before the first candidate that ran). ``seconds_per_trial`` counts all time since the start,
-    including imports. ``left_s`` is the expected time of the remaining trials of all operators in the queue.
+    including imports. ``left_s`` is the time of the queue's remaining trials at this pace, in seconds.
     """
 
     label: str

@@ -227,7 +227,7 @@ def compare_layers(
 ) -> tuple[LayerComparison, ...]:
     """Compare the operator with conv2d, both tuned, on each shape of a 3x3 layer of stride 1 that the operator fits.
 
-    All shapes are tuned in one queue, in turn, each with the same budget; only ``deadline_s`` is for all together.
+    All shapes are tuned in one queue, in turn, each with the same budget; only ``deadline_s`` is for all shapes.
     Tunings with records in ``folder`` are not repeated. Raises as :func:`~syno_lab.tuning.tune.tune_queue` does, and
     SpecError if there is no such layer.
     """
