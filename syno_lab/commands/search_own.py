@@ -60,7 +60,7 @@ def named_again(request: TrialRequest, network: Network) -> TrialRequest:
         if role in own and named_code[role] is None:
             origin = _named(own[role])
             raise SearchError(
-                f"--continue: this search runs {origin}; a lab's folder alone runs no code: read the file, and name it "
+                f"--continue: this search runs {origin}; code in a lab's folder is not run: read the file, and name it "
                 f"again by {option} {origin}"
             )
         if role not in own and named_code[role] is not None:
@@ -93,8 +93,8 @@ def choice_again(settings: SearchSettings, choice: Choice) -> SearchSettings:
         if stored.get(part) != current.get(part):
             again = shlex.join(_choice_options(settings)) or f"no {option}"
             raise SearchError(
-                f"--continue: expected {again} with the text of the search's beginning; a lab's folder alone runs no "
-                "code: read the files, and name them again"
+                f"--continue: expected {again} with the text of the search's beginning; code in a "
+                "lab's folder is not run: read the files, and name them again"
             )
     return named
 

@@ -204,7 +204,7 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
         if self.untrained:
             raise SearchError("rungs: expected a search that trains, found an untrained one; leave one of them out")
         if {LATENCY, TORCH_LATENCY} & set(self.objectives):
-            raise SearchError("rungs: expected objectives without latency, which is that of the network itself")
+            raise SearchError("rungs: expected objectives without latency, which only the full network has")
         if self.tuning is not None:
             raise SearchError("rungs: expected no tuning beside them, found one; leave one of them out")
 
@@ -215,7 +215,7 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
             return
         if self.tuning is None:
             raise SearchError(
-                "objectives: expected a tuning beside latency, which is that of the network through TVM, found none; "
+                "objectives: expected a tuning for latency, the network's time in TVM, found none; "
                 "PyTorch's time is latency-pytorch"
             )
         if self.tuning.within is not None or not self.tuning.is_whole:

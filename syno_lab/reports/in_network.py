@@ -51,7 +51,7 @@ def in_network(row: TrialRow, source: Source) -> InNetwork:
     """Return the network in which a trial was trained, from its search's settings, without reading data files.
 
     No code from the lab's folder runs. This imports torch. Raises SynoError where the network is unknown here (a user's
-    own network, missing data, no settings of trainings), or its costs differ from those of a trial of another version.
+    own network, missing data, no settings of trainings), or has other costs in this version.
     """
     from syno_lab.trial import TrialRequest
 
@@ -59,7 +59,7 @@ def in_network(row: TrialRow, source: Source) -> InNetwork:
     if not isinstance(training, Mapping) or not row.operator:
         raise SpecError(f"expected the settings of a training in {source.key}, found none")
     if training.get("own"):
-        raise SpecError("expected a network of the lab, found one of the user's own; a lab's folder runs no code")
+        raise SpecError("expected a network of the lab, found one of the user's own; code in a lab's folder is not run")
     request = TrialRequest.from_dict({**training, "operator": row.operator})
     try:
         return _placed(request, row)

@@ -49,7 +49,7 @@ def test_a_search_goes_on_only_where_its_files_are_named_again(
     assert all(one["accuracy"] is not None for one in found["recorded"])
     go_on = ("search", "--continue", "--in-process", "--trials", "3", *place)
     line = refused(capsys, *go_on)
-    assert "a lab's folder alone runs no code" in line
+    assert "code in a lab's folder is not run" in line
     assert f"--model {file}:make_model" in line
     assert "--dataset" in refused(capsys, *go_on, *own[:2])
     more = json.loads(answered(capsys, *go_on, *own, "--json", "-"))
@@ -76,7 +76,7 @@ def test_a_strangers_search_runs_none_of_its_code(tmp_path: Path, capsys: pytest
     stored.write_bytes(msgspec.json.encode(changed))
     for request in (tmp_path / "lab").rglob("request.json"):
         request.write_bytes(request.read_bytes().replace(b"import torch", b"import pathlib; open('ran', 'w')", 1))
-    assert "runs no code" in refused(capsys, "search", "--continue", "--in-process", *place)
+    assert "is not run" in refused(capsys, "search", "--continue", "--in-process", *place)
     answered(capsys, "search", "--continue", "--in-process", "--trials", "3", *place, *own)
     assert not mark.exists()
     assert not Path("ran").exists()

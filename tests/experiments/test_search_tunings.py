@@ -276,7 +276,7 @@ def test_the_latency_of_the_network_is_an_objective(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tuning": None}, "objectives: expected a tuning beside latency, which is that of the network through TVM"),
+        ({"tuning": None}, "objectives: expected a tuning for latency, the network's time in TVM"),
         ({"tuning": TuningChoice(within=1.0)}, "to be tuned for latency, found a margin of accuracy"),
         ({"tuning": TuningChoice(within=None, of="layers")}, "to be tuned for latency, found sums of layers"),
         ({"objectives": ("flops",)}, "tuning: expected a margin, or the objective latency, found neither"),

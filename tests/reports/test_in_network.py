@@ -88,7 +88,7 @@ def test_layers_are_known_without_the_images(tmp_path: Path) -> None:
     ("training", "reason"),
     [
         (TRAINING, "expected a network of 1 FLOPs and 1 parameters, as the lab says, found "),
-        ({**TRAINING, "own": {"model": {"source": "import os"}}}, "one of the user's own; a lab's folder runs no code"),
+        ({**TRAINING, "own": {"model": {"source": "import os"}}}, "the user's own; code in a lab's folder is not run"),
         ({**TRAINING, "backbone": "resnet99"}, "resnet99"),
         ({**TRAINING, "data": "/nowhere/mine"}, "/nowhere/mine"),
     ],
