@@ -74,7 +74,7 @@ def is_theirs(error: BaseException) -> bool:
 
 
 def is_of_a_guest(error: BaseException) -> bool:
-    """Tell whether an exception is the user's and came through a file in the folder of a file of :func:`guest`."""
+    """Return whether an exception is the user's and came through a file in the folder of a :func:`guest` file."""
     files = {Path(file).absolute() for file, _ in _users_lines(error)}
     return is_theirs(error) and any(file.is_relative_to(folder) for file in files for folder in _RUN)
 

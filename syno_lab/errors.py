@@ -48,7 +48,7 @@ class FormatError(SynoError, ValueError):
 
 
 class SearchError(SynoError, ValueError):
-    """A search received a result that it cannot learn from, or has contradictory settings."""
+    """A search received a result that it cannot learn from, or has invalid settings."""
 
 
 class DataError(SynoError):

@@ -1,6 +1,6 @@
 """Limits for data from outside: numbers and files that are read, and text that is shown.
 
-The functions here refuse a number of 5,000 digits or an endless file, and remove control characters that move a
+The functions here refuse a number of 5,000 digits or an endless file, and replace control characters that move a
 terminal's cursor. See ``docs/security.md``.
 """
 

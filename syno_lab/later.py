@@ -1,7 +1,7 @@
 """Methods whose body is in a later package; :func:`later` imports that package when such a method is called.
 
 The class of a value such as an operator is in an early package, which must not import later packages. :data:`FILES`
-maps methods to functions. A function takes the value and the method's arguments (see its docstring).
+maps methods to functions. A function takes the value and the arguments that the method's docstring describes.
 """
 
 from __future__ import annotations

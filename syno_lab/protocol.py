@@ -162,10 +162,10 @@ class OperatorSpace(Protocol):
         """
 
     def probe(self, operator: Any) -> Mapping[str, float] | None:
-        """Estimate the quality of an operator within milliseconds, without training: numbers from 0 up, equal each
-        time.
+        """Estimate the quality of an operator without training, as numbers of 0 or more; None without a probe.
 
-        ``score``, from 0 to about 1, ranks operators; 1 is the score of the replaced layers. None: without a probe.
+        This takes milliseconds, and repeated calls return equal numbers. ``score``, from 0 to about 1, ranks
+        operators; 1 is the score of the replaced layers.
         """
         return None
 

@@ -1,7 +1,7 @@
 """Temporary folders that are always removed: each process also removes the folders of killed processes.
 
 The process that owns a folder holds a lock (``flock``) on the folder. A folder without a lock belongs to a dead
-process. Only folders with such a name are removed, and only if they belong to the user and are no links.
+process. Only folders with names of :func:`scratch` are removed, and only if they belong to the user and are no links.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def read_operator(text: str | bytes) -> Operator:
 
 
 def operator_for(site: Site) -> tuple[Operator, dict[str, int]]:
-    """Express a network's layer as an operator of the first system that can; return its sizes too.
+    """Return an operator for what a network's layer computes, of the first system that has one, and its sizes.
 
     Raises the SpecError of the first system that refuses the layer, if all systems refuse it.
     """

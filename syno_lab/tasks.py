@@ -75,7 +75,7 @@ def search(
     Args:
         backbone: a network of ``syno-lab backbone``.
         data: a folder of images, a text file, or ``digits``; None: ``SYNO_LAB_DATA``, else ``digits``.
-        minutes: the time of the search; the default without ``trials`` is 30, for an untrained search 5.
+        minutes: the minutes of the search; by default 30, untrained 5, and no limit with ``trials``.
         trials: the most operators to evaluate.
         untrained: whether to rank operators by the score of a probe, and train none.
         system: ``pgraphs``, ``canvas`` or ``alpha``, or several with commas between them.

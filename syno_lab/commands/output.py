@@ -96,7 +96,7 @@ def write_text(path: Path, text: str) -> None:
 def say(text: str) -> None:
     """Print lines of the result for people, unless standard output is for JSON.
 
-    Control characters are removed, except line breaks and tabs.
+    Control characters are replaced, except line breaks and tabs.
     """
     if not is_for_json():
         typer.echo(printable_lines(text))

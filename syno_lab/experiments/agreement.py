@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from syno_lab.errors import SearchError
 
 RESAMPLES = 4_000
-#: The least number of operators. With fewer operators, the interval of a rank correlation covers most of -1 to 1.
+#: The least number of operators for a rank correlation. With fewer, its interval covers most of -1 to 1.
 LEAST = 4
 
 
@@ -79,7 +79,7 @@ def agreements(
 
     All predictors are resampled together, so that :attr:`Agreement.above` compares them on equal operators.
 
-    Raises SearchError where there are fewer than :data:`LEAST` operators, or a predictor lacks values.
+    Raises SearchError where there are fewer than :data:`LEAST` operators, or a list of values has another length.
     """
     count = len(truth)
     wrong = [name for name, values in {**predictors, **yardsticks}.items() if len(values) != count]

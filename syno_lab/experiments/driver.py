@@ -56,7 +56,7 @@ class Driver(Loop):
         runner: runs the trainings, as jobs or in threads.
         board: the writer of the search files, for the runs view.
         baseline_s: the seconds of the baseline's training. A trial ends after :data:`TIMES_THE_BASELINE` times as long,
-            but at least a minute.
+            or after a minute if that is later.
         tunings: the tunings of accurate trials, which may still run when the search has ended.
         baseline_accuracy: the mean accuracy of the baseline, for settings that lower the limit of FLOPs.
         lowered: the trials after which the limit of FLOPs was lowered, in order: their ``number``, and the new limit as

@@ -80,10 +80,10 @@ def baselines_beside(
     report: Report,
     should_stop: Callable[[], bool],
 ) -> list[TrialOutcome]:
-    """Return trainings of the baseline on the operators' machine; if they ran on another, train the baseline again.
+    """Return the baseline's trainings on the operators' machine; train the baseline again if they are of another one.
 
-    A search that continues on another machine has a baseline of the first machine, and two machines are never compared.
-    Raises SearchError where the operators' trainings are on several machines, and as :func:`train_on_seeds`.
+    A search that continues on another machine has a baseline of the first machine, and different machines are never
+    compared. Raises SearchError where the operators' trainings are on several machines, and as :func:`train_on_seeds`.
     """
     try:
         here = one_machine(outcome.machine for trained in operators.values() for outcome in trained)

@@ -158,12 +158,12 @@ def improve(
     This is the search of the command ``syno-lab search``. The search replaces the layers by known and discovered
     operators, and trains each: first for few steps, then the best operators for more steps. The finals train the best
     operators within 0.4 and 0.25 of the layers' FLOPs, and the unchanged network, on ``seeds`` seeds. The comparison
-    uses the test examples. The lab in ``folder`` stores every outcome, so that the same call continues later.
+    uses the test examples. The lab in ``folder`` stores every outcome. A later call continues, also with more minutes.
 
     Args:
         model: an ``nn.Module`` (each training starts with a copy of it, weights included); a function that returns a
             new module (each training draws new weights from its seed); ``"file.py:function"``, for jobs in other
-            processes; or a backbone's name. The module maps examples [B, …] to logits [B, V] or an object with them.
+            processes; or a backbone's name. Its output for examples [B, …] is logits [B, V] or has them as ``logits``.
         data: two torch datasets (train, test) of pairs (tensor, class), a function that returns them,
             ``"file.py:function"``, or a folder for ``syno_lab.load_dataset``. A module or a function of a notebook is
             trained in this process, one training at a time.
@@ -250,7 +250,7 @@ def plan_lines(settings: SearchSettings, chosen: Chosen) -> list[str]:
 
 
 def finished(settings: SearchSettings, lab: Path) -> dict[str, JSON] | None:
-    """Return the stored result of this search if it has ended and had equal settings, else None."""
+    """Return the stored result of this search if it has ended with these settings, else None."""
     search_files = search_folder(lab, settings.name)
     known, result = read_json(search_files / SETTINGS_FILE), read_json(search_files / RESULT_FILE)
     if known is None or result is None or "verdict" not in result:

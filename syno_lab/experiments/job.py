@@ -36,7 +36,7 @@ from syno_lab.versioned import JSON
 if TYPE_CHECKING:
     from syno_lab.jobs import JobContext, JobHandle, JobRecord, Lab
 
-#: The progress, from 0 to 1, of a whole search at the end of each part of the search.
+#: Of the progress from 0 to 1: the end of the baseline's trainings, the share of the search, the end of the finals.
 _BEFORE, _SEARCH, _AFTER = 0.1, 0.7, 0.95
 #: Seconds to wait until the process of an earlier attempt has ended.
 _PATIENCE_S = 10.0
@@ -147,11 +147,11 @@ def run_search(
 ) -> dict[str, JSON]:
     """Run Syno's Algorithm 1: extract, derive, search, evaluate, decide, store; continue a stored search.
 
-    The baseline is trained first, with the same settings and seeds. The time of the search starts after the baseline.
-    At the end the best operator within each share of FLOPs (:data:`.standing.SHARES`), and the best known operator (if
-    any), are trained on the same seeds. With a :class:`.TuningChoice`, trials about as accurate as the baseline are
-    tuned during the search, and the call waits for the tunings at the end. ``folder`` gets the files for views
-    (:mod:`.watching`) and, at the end, the result. :func:`.run_untrained` runs an untrained search.
+    The baseline is trained first, with the settings and seeds of the finals. The time of the search starts after the
+    baseline. At the end the best operator within each share of FLOPs (:data:`.standing.SHARES`), and the best known
+    operator (if any), are trained on the same seeds. With a :class:`.TuningChoice`, trials about as accurate as the
+    baseline are tuned during the search, and the call waits for the tunings at the end. ``folder`` gets the files for
+    views (:mod:`.watching`) and, at the end, the result. :func:`.run_untrained` runs an untrained search.
 
     Raises:
         SpecError, StoreError: as :meth:`.Begun.of`.
@@ -295,7 +295,7 @@ def offer_gpus(settings: SearchSettings, folder: Path) -> None:
 
 
 def _job(lab: Lab, settings: SearchSettings) -> JobHandle:
-    """Return the job of this search: a job with the same settings that has not ended, a running job, or a new job."""
+    """Return the job of this search: a job with these settings that has not ended, a running job, or a new job."""
     params = settings.to_dict()
     same_name: list[JobRecord] = [job for job in lab.jobs(kind=KIND) if job.params.get("name") == settings.name]
     for job in reversed(same_name):

@@ -40,7 +40,7 @@ SELECTIONS = (Selection(), Selection(pointwise=True), Selection(kinds=("linear",
 ANY_LAYER = Selection(kinds=("conv2d", "linear"), pointwise=True)
 #: Coefficients of operators must divide the channels, so a layer is replaced only if this number divides its channels.
 DIVISOR = 4
-#: The width of operators' windows. A layer with a smaller plane stays: with it no operator could have windows.
+#: The width of operators' windows. A layer with a smaller plane stays, because no operator with a window fits it.
 WINDOW = 3
 #: A layer is not replaced if it has less than this share of the FLOPs of the replaceable layers.
 LEAST_SHARE = 0.01
@@ -61,7 +61,7 @@ def with_model(request: TrialRequest, model: Model) -> TrialRequest:
     """Return the request with a network, from a registered name, ``file.py:function``, a function or an ``nn.Module``.
 
     A module is copied with its weights for each training; a function draws new weights for each seed. Raises CodeError
-    where the file or function cannot be read or run, or returns no network; SpecError for another object.
+    where the file or function cannot be read or run, or returns no network; SpecError for a model of another type.
     """
     if isinstance(model, str):
         if is_code(model):
@@ -88,7 +88,7 @@ def with_model(request: TrialRequest, model: Model) -> TrialRequest:
 def with_data(request: TrialRequest, data: Data) -> TrialRequest:
     """Return the request with data, from a data path, ``file.py:function``, a pair (train, test) or a function.
 
-    Raises CodeError where the file or function cannot be read or run; DataError without a pair of torch datasets.
+    Raises CodeError where the file or function cannot be read or run; DataError for another value.
     """
     if isinstance(data, str):
         if is_code(data):
@@ -202,8 +202,8 @@ def _with_sites(request: TrialRequest, selection: Selection, sites: Sequence[Sit
 def unworthy(sites: Sequence[Site], seen: Survey) -> dict[str, str]:
     """Return why some layers are not replaced: indivisible channels, the output layer, a small plane or few FLOPs.
 
-    A layer whose plane is too small for a window is replaced only if no layer has room for a window; or, if all are 1x1
-    convolutions, which need no window, if the layers with room have at most half of the FLOPs.
+    A layer whose plane is too small for a window is replaced in two cases: no layer has room for a window, or all are
+    1x1 convolutions and the layers with room have at most half of the FLOPs.
     """
     last = next((site for site in reversed(seen.sites) if site.calls), None)
     reasons: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """Writes a Python file that needs torch alone; its function ``patch(net)`` puts an operator into a network's layers.
 
-The file's modules have the names of :class:`syno_lab.models.slot.Slot`, so the weights of a network that the lab has
-trained fit: ``patch(net).load_state_dict(trained.state_dict())``.
+The file's modules have the names of :class:`syno_lab.models.slot.Slot`, so a patched network can load the weights of a
+network from the lab: ``patch(net).load_state_dict(trained.state_dict())``.
 """
 
 from __future__ import annotations

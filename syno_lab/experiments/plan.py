@@ -41,8 +41,8 @@ _DRAWS = ("drawn", "wished", "affordable", "probed")
 def as_begun(rungs: Sequence[Rung], plan: Plan | None) -> tuple[Rung, ...]:
     """Return the backbone's rungs that are in a search's plan, with the measures of the plan.
 
-    A continued search keeps the rungs of its plan, also if the backbone declares others now. Without a plan, or with a
-    damaged plan that lacks the network itself, the rungs are returned unchanged.
+    A continued search keeps the rungs of its plan, also if the backbone declares other rungs now. Without a plan, or
+    with a damaged plan that lacks the network itself, the rungs are returned unchanged.
     """
     parts = {} if plan is None else {part.name: part for part in plan.parts}
     if not any(rung.is_full and rung.name in parts for rung in rungs):

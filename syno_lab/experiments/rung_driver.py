@@ -99,7 +99,7 @@ def survivors(scores: Sequence[Score], count: int, shares: Sequence[float]) -> l
             within = [score for score in remaining if score.ratio <= share]
             if within and len(chosen) < count:
                 take(within)
-        if len(chosen) == before:  # none is within the largest share of FLOPs
+        if len(chosen) == before:  # no remaining operator is within the largest share
             take(remaining)
     return chosen
 
@@ -150,7 +150,7 @@ class RungDriver(Loop):
             SearchError: the minutes are too few, or the baseline's training does not finish.
             Stopped: ``should_stop`` returned True; the queue has all results.
         """
-        self._queue_baselines(gaps=0)  # for workers that are idle after the timing
+        self._queue_baselines(gaps=0)  # for workers that wait for the timing and the first draws
         plan = self.plan = self._planned()
         self._show(now=True)  # show the plan before the rungs begin
         self._begin()
@@ -407,7 +407,7 @@ class RungDriver(Loop):
                     self._candidates[trial.number] = candidate
                 for seed in range(self.rungs[0].seeds):
                     self.queue.queue(trial.number, self.rungs[0].name, seed, _RUNGS)
-        self._earlier = frozenset(self._told_trials)  # failures of later trials may have another cause
+        self._earlier = frozenset(self._told_trials)  # the cause of their failures may be mended
 
     def _ask(self, rung: Rung) -> bool:
         """Queue the next operator on the first rung; return False if no operator is left."""

@@ -133,7 +133,7 @@ class JobRunner:
             if not job.is_ended:
                 handle.allow(job)  # its parameters are those of this search
         elif not job.is_ended and not is_signed(self._lab.ledger, job):
-            return None  # an unsigned job of another user's folder is not continued
+            return None  # the unsigned job came with the folder: submit another job
         handle.resume()
         return Running(handle.future(), handle.id)
 

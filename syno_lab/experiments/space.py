@@ -44,7 +44,7 @@ STEP = 0.9
 
 @dataclass(frozen=True)
 class NetworkCosts:
-    """Costs of a network with an operator in all replaced layers: FLOPs (for one example) and parameters."""
+    """Costs of a network with an operator in its layers: FLOPs (2 a multiply-add, for one example) and parameters."""
 
     flops: int
     params: int
@@ -253,7 +253,7 @@ class Space:
 
     @property
     def has_probe(self) -> bool:
-        """Whether each system has a probe, and the probe has a result for the operators that equal the layers."""
+        """Whether each system has a probe, and the probe has a result for the operators that compute the layers."""
         return all(map(self._has_probe, self.systems))
 
     def _has_probe(self, system: System) -> bool:

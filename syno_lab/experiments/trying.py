@@ -32,7 +32,7 @@ from syno_lab.trial import TrialRequest, places_of
 from syno_lab.trial.backbone import build
 from syno_lab.trial.examples import examples_of
 
-#: The seconds for all tries. Then a group that fails is not divided any more: all its layers count as broken.
+#: The seconds for all tries. After this time, a group that fails is not divided: all its layers count as broken.
 SECONDS = 60.0
 #: The known operator for tries, by the kind of layer; it fits all layers whose channels 4 divides.
 _KNOWN: dict[Kind, str] = {"conv2d": "conv1x1", "linear": "grouped_linear"}
@@ -46,8 +46,8 @@ def broken_layers(
 ) -> dict[str, str]:
     """Return the layers that operators cannot replace: by the layer's name, the error of the network with an operator.
 
-    All layers are tried together. Where that fails, halves of them are tried, down to single layers. All layers that
-    are not returned work together. Each try uses a new copy of the network. The lab's own networks need no try.
+    All layers are tried together. Where that fails, halves of them are tried, down to single layers. All other layers
+    work with operators at the same time. Each try uses a new copy of the network. The lab's own networks need no try.
 
     Args:
         request: a request without an operator.

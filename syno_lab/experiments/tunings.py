@@ -2,11 +2,11 @@
 
 Each trial within the margin becomes a job of kind ``tune`` in the search's lab. When the job ends, the trial's latency
 goes to the store. The latency is that of the whole network in Relax, on the target (:mod:`syno_lab.tuning.job`), or a
-quick estimate: the sum over the replaced layers of calls x milliseconds, for one example. The sum leaves out the rest
-of the network, pooling for strides and biases, which cost the same for every operator. If the latency is an objective
-of the search, every trained trial is tuned. A failed tuning does not end the search: its job has the reason, which is
-shown with the trial. Whole networks are tuned one after another, because they share records and would disturb each
-other.
+quick estimate: the sum over the replaced layers of calls x milliseconds, for one example. Layers of one size are one
+task. The sum leaves out biases, the pooling for a stride and all other layers: their costs do not depend on the
+operator. If the latency is an objective of the search, every trained trial is tuned. A failed tuning does not end the
+search: its job has the reason, which is shown with the trial. Whole networks are tuned one after another, because they
+share records and would disturb each other.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def layers_of(operator: Operator, sites: Sequence[Site], strides: Strides) -> li
 
 
 def baseline_layers(sites: Iterable[Site]) -> list[Layer]:
-    """Return operators that equal the replaced layers. Raises SpecError for a layer without such an operator."""
+    """Return operators that compute the replaced layers. Raises SpecError for a layer without such an operator."""
     operators = ((site, *operator_for(site)) for site in sites)
     return _merged(Layer(site.name, operator.to_json(), sizes, site.calls) for site, operator, sizes in operators)
 
@@ -86,7 +86,7 @@ class _Answer(msgspec.Struct):
 
 
 def summed(layers: Sequence[Layer], answer: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return the sum of the latencies of ``layers``, with details for the store, from a result of kind ``tune``.
+    """Return the sum of the latencies of ``layers``, with details for the store, from the result of a tuning job.
 
     Raises TuningError with the reason if a layer has no latency.
     """

@@ -34,7 +34,7 @@ from syno_lab.versioned import JSON
 FRONT_FILE = "front.svg"
 #: The state of a trial that was examined and not trained.
 PROBED = "probed"
-#: The number of examined operators between two writes of the elites; no time, so that the speed has no effect.
+#: The number of examined operators between two writes of the elites. A time would make the store depend on the speed.
 KEPT_EVERY = 32
 
 
@@ -167,7 +167,7 @@ def run_untrained(
     report: Report = lambda fraction, message: None,
     should_stop: Stop = never,
 ) -> dict[str, JSON]:
-    """Search without training, continue a stored search, and return the result.
+    """Run a search without training, or continue a stored one; return the result.
 
     ``folder`` gets the files for views (:mod:`.watching`) and, at the end, the result and the picture of the front.
 

@@ -91,7 +91,7 @@ class Validation(Plain, frozen=True, kw_only=True):
         used, unused: the names of rungs (and ``probe``) that may choose operators, and of rungs that may not, because
             they rank operators no better than FLOPs or parameters.
         operators: all trained operators, including operators that the validation ignores.
-        counted, drawn: the numbers of operators that count, and of drawn operators; ``states``: reasons of the rest.
+        counted, drawn: the numbers of operators that count, and of drawn operators; ``states``: the others, by reason.
     """
 
     format: str = FORMAT

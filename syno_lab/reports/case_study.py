@@ -65,7 +65,7 @@ class Study:
         return searched(self.result).numbers
 
     def front_svg(self) -> str:
-        """Draw accuracy on the last rung against FLOPs, relative to the baseline if it was trained on that rung."""
+        """Draw accuracy on the last rung against FLOPs."""
         with LabReader(self.lab) as reader:
             rows = reader.read().of(f"search:{self.name}")
         rungs = [training.rung for row in rows for training in row.rungs]

@@ -42,7 +42,7 @@ _LONGEST = 60
 class Stage(NamedTuple):
     """A stage of the funnel: its name is in :data:`DRAWS`, the name of a rung, or ``finals``.
 
-    ``number`` counts the operators that reached the stage (on a rung: all of whose trainings ended). ``failed`` counts
+    ``number`` counts the operators that reached the stage (on a rung: that finished all trainings). ``failed`` counts
     operators with a training that failed, ``waiting`` operators with a training that has not ended. ``seconds`` are
     worker seconds; None for a stage of draws whose time is in a later stage.
     """
@@ -188,7 +188,7 @@ def headline(progress: Progress) -> str:
 def finals_table(result: Mapping[str, JSON]) -> Table:
     """Return the front of a result: the baseline, and every operator of the last rung, the cheapest first.
 
-    Accuracies of the rung (held-out images) and of the finals (test images) are two columns. An interval is of the
+    Accuracies of the rung (held-out images) and of the finals (test images) are two columns. An interval is for the
     difference from the baseline, over seeds and images if there are several seeds.
     """
     content, progress = searched(result), progress_of(result, "")

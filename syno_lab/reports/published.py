@@ -25,7 +25,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         id: the entry's name.
         figure: the figure or table to which it belongs: ``figure_5``, ``table_2``, ``alpha_nas``, ….
         place: the section or table of the statement in the paper.
-        label: its subject.
+        label: the subject of the statement.
         quote: the sentences, word for word.
         model, dataset, device: the setting of the measurement; empty where it does not apply.
         accuracy_points: the range of accuracy minus the baseline's accuracy, in percentage points.

@@ -110,7 +110,7 @@ def _trained(training: RungTraining) -> Trained:
 
 #: The name of the accuracy on a rung is ``accuracy@RUNG``; the name of the finals' accuracy is ``accuracy``.
 RUNG = "accuracy@"
-#: The name of the latency on a target is ``latency_ms@TARGET``; :mod:`syno_lab.store.latencies` has the targets.
+#: The name of the latency on a target is ``latency_ms@TARGET``; see :mod:`syno_lab.store.latencies`.
 LATENCY = "latency_ms@"
 
 
@@ -358,7 +358,7 @@ def _mean_of(seeds: int) -> str:
 
 
 def _memory(trainings: Sequence[Trained]) -> float | None:
-    """Return the peak memory of the network without an operator in the trainings of the finals."""
+    """Return the peak memory of the full network, which the finals train."""
     return max((row.peak_mib for row in trainings if row.rung == FINAL and row.peak_mib is not None), default=None)
 
 

@@ -157,7 +157,7 @@ class Baseline(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """The numbers of operators that began a rung, ended all trainings on it, or failed, and the worker seconds."""
+    """The numbers of operators that began a rung, finished all trainings on it, or failed, and the worker seconds."""
 
     begun: Count = 0
     trained: Count = 0

@@ -188,7 +188,7 @@ def read_tree(file: Path) -> SearchTree:
 def trial_below(rows: Iterable[TrialRow], names: tuple[str, ...]) -> TrialRow | None:
     """Return the trial with the highest accuracy whose operator was built by these steps and further steps.
 
-    For trials in rungs without finals, return the trial with the highest accuracy on the last rung.
+    For trials in rungs without finals, return the trial with the most rungs, then with the highest accuracy there.
     """
     trials = [row for row in rows if row.operator and row.steps and row.steps[: len(names)] == names]
 

@@ -68,7 +68,7 @@ def read_why(folder: Path, key: str) -> Why:
         if name in panes_of(operator):
             try:
                 panes[name] = read_pane(question, name)
-            except SynoError:  # the page leaves out a pane, such as a too large kernel
+            except SynoError:  # the page leaves out this pane: the kernel may be too large
                 continue
     comparisons = {name: content.comparisons[name] for name in own}
     return Why(row, source.baseline, operator, comparisons, panes, system_of(operator).recognise(operator))

@@ -73,7 +73,7 @@ class Search(ABC):
 
     @property
     def waiting(self) -> tuple[Trail, ...]:
-        """Return the steps to all operators that wait for a reward, even those that a resumed search must ask again."""
+        """Return the steps to all operators that wait for a reward, even if a resumed search must return them again."""
         return tuple(trail for _, trail in self._waiting.values())
 
     @property
@@ -163,7 +163,7 @@ class Search(ABC):
         given: Collection[Any] = (),
         after: Callable[[Any], None] = lambda operator: None,
     ) -> int:
-        """Continue from records of a search in the order of their rewards; count the records that the space has.
+        """Continue from records of a search in the order of its ``tell`` calls; return how many of them the space has.
 
         A record is an operator, its reward and, for a search with several objectives, its measures. A fresh search with
         the same seed, space and settings asks for the same operators again. If the earlier search got its rewards one
@@ -218,7 +218,7 @@ class Search(ABC):
 
 
 class RandomSearch(Search):
-    """Draws operators at random by the weights of the space, each once, without learning: a baseline for searches."""
+    """Draws operators at random by the weights of the space, each once, without learning: the baseline of searches."""
 
     def _propose(self) -> tuple[Trail, Any] | None:
         return self._by_chance()

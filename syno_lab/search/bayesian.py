@@ -119,7 +119,7 @@ class Estimate:
 
 
 def _standard(numbers: np.ndarray, middle: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return ``numbers`` minus the mean of ``middle``, over the standard deviation of ``spread``; 0 if that is 0."""
+    """Return ``numbers`` minus the mean of ``middle``, in standard deviations of ``spread``; 0 if all are equal."""
     if not np.ptp(spread) > 0:  # the computed deviation of equal numbers may exceed 0
         return np.zeros(len(numbers))
     return (numbers - middle.mean()) / spread.std()
@@ -148,7 +148,7 @@ class _View:
         self._kernel = kernel[-MOST_REWARDS:, -MOST_REWARDS:]
 
     def kernels(self, queries: Sequence[Bag], pending: Sequence[Bag]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the kernel of stored and ``pending`` bags ``[R + H, R + H]``, and of ``queries`` with these bags."""
+        """Return the kernel of stored and ``pending`` bags ``[R+H, R+H]``, and ``queries`` with them ``[B, R+H]``."""
         together = self._vectors([*queries, *pending])  # one call, because each list may have new words
         wanted, extra = together[: len(queries)], together[len(queries) :]
         rows = self._wide()

@@ -49,7 +49,7 @@ class Fork:
         self.state = state
         self.rest: list[Child] = list(state.children())
         self.spare: list[Step] = []
-        self.is_dead = True  # until an operator is found below the state
+        self.is_dead = True  # until a complete state is met below the state
 
     def draw(self, rng: random.Random, facts: Facts, width: int) -> list[Step]:
         """Draw children until they have ``width`` open steps or no child is left; return the open steps."""

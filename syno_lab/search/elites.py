@@ -75,10 +75,9 @@ class Elites:
         return sum(map(len, self.bins))
 
     def add(self, elite: Elite) -> bool:
-        """Add an operator if it is among the best of its range; return whether it is. The cheaper one wins a tie of
-        scores.
+        """Add an operator if it is among the best of its range; return whether it is.
 
-        Raises SearchError for a cost that is no number of 0 or more.
+        Of equal scores, the cheaper operator is better. Raises SearchError for a cost that is no number of 0 or more.
         """
         number = self.bin_of(elite.cost)
         bins = self._groups.setdefault(elite.group, [])

@@ -1,6 +1,6 @@
 """Several systems' spaces below one root: the first step of a search names the system.
 
-Keys, actions, traits and names of the spaces get the system's title as prefix, so that no two systems are confused.
+Keys, actions, traits and names of a space contain the system's title, so that no two systems are confused.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class JointSpace(OperatorSpace):
             space.lower(spare_flops)
 
     def probe(self, operator: Operator) -> Mapping[str, float] | None:
-        """Return the probe of the operator's own space; scores of different systems can be compared."""
+        """Return the probe of the operator's own space. Scores are shares of the same layers, and thus comparable."""
         return self.spaces[operator.format].probe(operator)
 
 

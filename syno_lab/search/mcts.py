@@ -173,7 +173,7 @@ class MonteCarloTreeSearch(Search):
         root: the first state of the space.
         rng: the only random generator that the search uses.
         policy: the function that ``select`` uses to value a step; None means UCT.
-        settings: the settings for widening, virtual loss and the rest.
+        settings: the settings for widening, virtual loss and values of actions.
         observe: a callback for displays; it is called with the tree after each change.
     """
 

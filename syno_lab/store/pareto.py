@@ -40,7 +40,7 @@ def pareto_front(
     """Return the indices of the points that no other point beats, in ascending order.
 
     A point beats another point if it is at least as good in every named value and better in at least one. So of equal
-    points either all are on the front or none. Points with a missing or infinite value are ignored.
+    points either all are on the front or none. A point is ignored if a value is missing or not finite.
 
     Raises SynoError where no value is named, or one value is both to maximise and to minimise.
     """

@@ -75,7 +75,7 @@ def not_ours(name: str, why: object) -> StoreError:
 
 
 def finite(value: object) -> float | None:
-    """Return a number as a float; None for a missing value, a value that is no number, and an infinite number."""
+    """Return a number as a float; None if the value is missing, no number or not finite."""
     if value is None or isinstance(value, (str, bool)) or not isinstance(value, SupportsFloat):
         return None
     try:

@@ -98,7 +98,7 @@ class RungLog:
         return True
 
     def take(self, holder: str) -> RungTraining | None:
-        """Assign ``holder`` the waiting training with the lowest priority number, then the oldest; None without any."""
+        """Assign ``holder`` the oldest waiting training of the lowest priority, and return it; None if none waits."""
         with self._database.transaction():
             query = (
                 f"SELECT number, rung, seed FROM {_TABLE} WHERE search=? AND state=? ORDER BY priority, place LIMIT 1"

@@ -147,7 +147,7 @@ class SearchLog:
     def record(
         self, number: int, outcome: Mapping[str, JSON], job: int | None = None, *, reward: float | None = None
     ) -> bool:
-        """Store the outcome of a trial; return False, without a change, where the trial has a final outcome already.
+        """Store the outcome of a trial that has no final outcome; return whether the search gets the reward now.
 
         `outcome` has a `state` (not ``waiting``) and any other data, among them `accuracy`, `reason`, `wall_s` and
         `cpu_s`. The search receives `reward`: by default the accuracy, or 0 without an accuracy. The search receives no
@@ -191,7 +191,7 @@ class SearchLog:
     def record_latency(self, number: int, target: str, result: Mapping[str, JSON]) -> None:
         """Store the latency of a trial on a target: `latency_ms` in milliseconds, and any other data.
 
-        All trials have latencies of one kind: in :mod:`~syno_lab.experiments` the sum over the replaced layers.
+        All latencies on one `target` are of one kind: :mod:`syno_lab.store.latencies` names the kinds.
 
         Raises StoreError where there is no such trial, or no latency above 0.
         """
@@ -239,7 +239,7 @@ class SearchLog:
         return self._database.read(_LATENCY, rest, (self._key, target))
 
     def told(self) -> list[tuple[str, float]]:
-        """Return pairs (operator's JSON, reward) in the order of the rewards, from which a search continues."""
+        """Return pairs (operator's JSON, reward) in the order in which the search received them, to continue it."""
         rest = "FROM syno_search_outcomes WHERE search=? AND position>=0 ORDER BY position"
         outcomes = self._database.read(_OUTCOME, rest, (self._key,))
         trials = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=?", (self._key,))

@@ -111,7 +111,7 @@ class Explorer(LookingView):
     """Whether the space around a state includes the steps that a rule prunes."""
 
     upto = t.Int(0, help="After how many trials a search is shown.").tag(sync=True)
-    """The number of trials after which a search is shown, in the order in which it drew them; 0: all."""
+    """The number of trials after which a search is shown, in the order of proposal; 0: its current tree."""
 
     trials = t.Dict(read_only=True).tag(sync=True)
     """The trials that can be replayed: their ``count``, the ``best`` trials so far, and ``words`` on one trial."""

@@ -10,7 +10,7 @@ from syno_lab.errors import SynoError
 from syno_widgets.view import View
 
 _BUSY_S, _QUIET_S = 1.0, 3.0  # Seconds between two refreshes, with and without running work.
-_SHARE = 20  # A refresh takes at most this part of the time.
+_SHARE = 20  # Refreshes take at most 1/_SHARE of the time.
 _STATIC_S = 5.0  # Seconds between two pictures for pages without a kernel.
 
 

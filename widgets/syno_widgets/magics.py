@@ -212,7 +212,7 @@ def _words(text: str, names: Mapping[str, Any]) -> list[str]:
     """Split a line or a cell into words as a shell does: with quotes, comments, and a backslash before a line end.
 
     Values of ``{…}`` and ``$…`` are inserted after the split, so that they cannot become several words. If an
-    expression raises an exception, all stay unchanged, as in IPython's own magics.
+    expression raises an exception, all expressions stay as text, as in IPython's own magics.
     """
     if len(text) > _LONGEST:
         raise UsageError(f"%%syno: expected at most {_LONGEST} characters, found {len(text)}")

@@ -128,7 +128,7 @@ class View(anywidget.AnyWidget):
     def handle(self, content: Any) -> None:
         """Carry out one message; every error becomes one line in :attr:`error`.
 
-        Work that it begins gets a moment to finish. Longer work continues in its thread, and is answered at its end.
+        Work of the message gets a moment to finish. Longer work continues in its thread, and is answered at its end.
         """
         number = content.get("request", 0) if isinstance(content, dict) else 0
         self._handled += 1

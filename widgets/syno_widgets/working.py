@@ -1,6 +1,6 @@
 """Work of a view in a thread beside the kernel's main thread: shown while it runs, and cancelled on request.
 
-Python cannot end a thread from outside, so long work calls ``should_stop`` often. Work that does not (a drawing, a
+Python cannot end a thread from outside, so long work calls ``should_stop`` often. Work without such calls (a drawing, a
 formula) ends by itself in a second or two, and its result is not shown.
 """
 
@@ -16,7 +16,7 @@ from syno_lab.errors import StoppedError
 
 #: Seconds for which the main thread waits for new work: most work ends within them and is not shown.
 GRACE_S = 0.25
-_POLL_S = 0.1  # Polling, because a signal that another thread received does not end a wait.
+_POLL_S = 0.1  # Seconds between two checks: a signal that another thread received does not end a wait.
 _ENDS_WITHIN_S = 5.0  # The most seconds until interrupted work ends, also on a busy machine.
 
 

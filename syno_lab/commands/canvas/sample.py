@@ -60,7 +60,7 @@ def sample_kernels(
 ) -> None:
     """Draw kernels of which no two are isomorphic, and print their costs and the rate of drawing.
 
-    Without ``count``, only the first ``listed`` kernels are printed. Raises SpecError for a contradictory option or a
+    Without ``count``, only the first ``listed`` kernels are printed. Raises SpecError for an invalid option or a
     network without convolutions; SynoError if the time limit passes before the first kernel.
     """
     from syno_lab.canvas.mixing import pairing_of, parse_wishes, wishes_text

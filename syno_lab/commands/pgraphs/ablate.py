@@ -31,7 +31,7 @@ DRAW_STEPS = "a step evenly among all legal ones; pGraphs with one that the spac
 Ablation = Literal["canonical", "distance"]
 
 
-#: The sets of which a random step can be drawn uniformly.
+#: The sets from which a random step can be drawn uniformly.
 Evenly = Literal["primitives", "steps"]
 
 
@@ -46,7 +46,7 @@ class _Walks:
     report: Callable[[str, float, str], None]
 
     def clock(self) -> Callable[[], bool] | None:
-        """Start the time limit of a run; return a function that returns whether the limit has passed."""
+        """Start the time limit of a run, if any; return a function that returns whether the limit has passed."""
         end = None if self.seconds is None else time.monotonic() + self.seconds
         return None if end is None else lambda: time.monotonic() >= end
 

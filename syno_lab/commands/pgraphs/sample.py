@@ -40,7 +40,7 @@ Report = Callable[[str, float, str], None]
 
 DEFAULT_COUNT = 10
 LISTED = 20  # operators that are listed if only --seconds limits their number
-#: The default; a share of repeats is computed from at least LEAST_FINGERPRINTED operators, if so many exist.
+#: The default of --fingerprints-of. A share of repeats needs LEAST_FINGERPRINTED operators or more, if so many exist.
 FINGERPRINTED = 20_000
 LEAST_FINGERPRINTED = 5_000
 #: The options for pGraphs only.

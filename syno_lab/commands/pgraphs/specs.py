@@ -28,7 +28,7 @@ WantsOption = Annotated[
 
 
 class SpecFile(SpecFields, forbid_unknown_fields=True):
-    """A spec as a file: the Sampler's arguments by name, including its seed; an argument may be None, as for it."""
+    """A spec as a file: the Sampler's arguments by name, with its seed; null where the Sampler accepts None."""
 
     seed: int | None = None
     net: None = None
