@@ -1,10 +1,10 @@
 """The rows of a pGraph's picture, chosen so that a step changes the picture as little as possible.
 
-The layout program starts anew for each picture, so a node can move from left to right after a step. Here the *rows* of
-a picture determine which nodes share a row, and the order of nodes within a row. The rows after a step depend only on
-the rows before the step; the first picture has the output alone. So equal steps always give equal rows. A node has the
-lowest row above all nodes below it, so its row never changes. A reduction has the row right below its first use. Within
-the rows, the order minimises the crossings of lines plus a twentieth of the pairs of nodes that have swapped. The
+The layout program starts anew for each picture, so a node can move from left to right after a step. The *rows* of a
+picture are lists of nodes from left to right. The rows after a step depend only on the picture and on the rows before
+the step; the first picture has the output alone. So a list of steps always gives the same rows. A node is in the lowest
+row that is above all its lower neighbours, so its row never changes. A reduction is one row below the first node that
+uses it. The order minimises the crossings of lines, plus a twentieth of the pairs of nodes that have swapped. The
 method follows Sugiyama, Tagawa and Toda (1981). Sweeps over the rows sort nodes by means; then single nodes move to
 their cheapest position. The layout program receives the rows and chooses the distances and the curves.
 """
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-#: The cost of two nodes that swap their order, in crossings, chosen from 0.1, 0.05, 0.04, 0.03, 0.02. Of the values
-#: that add no crossings to known operators and the tests' 20 large operators, 0.05 moves the fewest nodes.
+#: The cost of two nodes that swap their order, in crossings, chosen from 0.1, 0.05, 0.04, 0.03, 0.02. This value moves
+#: the fewest nodes and adds no crossings to the known operators and the tests' 20 large operators.
 CHANGES_SIDES = 0.05
 #: The numbers of sweeps, of final orders in which single nodes are moved, and of rounds of these moves.
 _SWEEPS, _IMPROVED, _ROUNDS = 12, 2, 2
@@ -127,7 +127,7 @@ class _Rows:
         return tuple(tuple(self.names[node] for node in row) for row in order)
 
     def _tried(self) -> Iterator[tuple[float, list[list[int]]]]:
-        """Yield orders with their costs; the first order is the old one, the order of creation, or the reverse."""
+        """Yield orders with their costs, from up to three first orders: the old, that of creation, and its reverse."""
         tried = set()
 
         def improved(order: list[list[int]]) -> Iterator[tuple[float, list[list[int]]]]:
@@ -202,7 +202,7 @@ class _Rows:
         """Move each node to its cheapest position in its row; return the cost and the order."""
         order = [list(row) for row in order]
         rows = range(len(order))
-        at_rest = {at for at in rows if len(order[at]) < 2}  # rows that stay until a neighbouring row changes
+        at_rest = {at for at in rows if len(order[at]) < 2}  # these rows stay until a neighbouring row changes
         for _ in range(_ROUNDS):
             for at in (*rows, *reversed(rows)):
                 if at in at_rest:

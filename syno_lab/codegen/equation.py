@@ -62,7 +62,7 @@ class Equation:
     def equations(self) -> tuple[sympy.Eq, ...]:
         """The equations as sympy, one ``Eq`` for each stage.
 
-        The right side is a ``Sum`` over the iterators; if there are conditions, of a ``Piecewise``. Tensors are
+        The right side is a ``Sum`` over the iterators; conditions make its terms a ``Piecewise``. Tensors are
         ``IndexedBase``, sizes are positive integer symbols, iterators are non-negative integer symbols. Sympy may
         divide a condition by a common factor, so evaluate the comparisons with rationals, not with floats.
         """

@@ -1,4 +1,4 @@
-"""Export an operator to a file for other programs; the file is read back and compared before it is moved to its path.
+"""Export an operator to a file for other programs; the file is read back and checked before it is moved to its path.
 
 =========================  ===========================================================================
 ``onnx`` ``.onnx``         an ONNX program with its weights, for ONNX Runtime and others
@@ -84,7 +84,7 @@ _SAVERS: dict[Format, Callable[[ExportedProgram, Path, Record], Runner]] = {
 
 @dataclass(frozen=True)
 class Exported:
-    """A file that was written, read back and compared.
+    """An exported file that was read back and checked.
 
     Attributes:
         path: the path of the file.
@@ -93,8 +93,8 @@ class Exported:
         batch_axes: the input axes that take any size; none for weights.
         compared_with: ``loop nest`` or ``NumPy reference`` (the operator's ``reference``), or ``torch module`` if
             ``reference`` takes long. Or ``itself``: weights are compared bit by bit, Python runs its own check.
-        difference: the largest absolute difference between the file's output and the output that it was compared with.
-        largest: the largest absolute value in the output.
+        difference: the largest absolute difference between the file's output and the expected output.
+        largest: the largest absolute value in the expected output.
     """
 
     path: Path
@@ -181,7 +181,7 @@ def export_network(
 def format_of(path: Path, format: Format | str | None) -> Format:  # noqa: A002
     """Return ``format``, or the format of the suffix of ``path`` where ``format`` is None.
 
-    Raises ExportError for an unknown format or suffix, or for another format's suffix, because readers use it.
+    Raises ExportError for an unknown format or suffix, or for another format's suffix: readers rely on the suffix.
     """
     if format is None:
         kinds = [kind for kind, suffix in SUFFIXES.items() if suffix == path.suffix]
@@ -200,8 +200,8 @@ def format_of(path: Path, format: Format | str | None) -> Format:  # noqa: A002
 def _check_module(operator: Operator, binding: Binding, module: nn.Module) -> None:
     operator_here = operators_in(module).get("")
     if operator_here is None or identity(operator_here[0]) != identity(operator):
-        sizes_found = "another module" if operator_here is None else f"that of {operator_here[0]}"
-        raise ExportError(f"module: expected to_torch's module of {operator}, found {sizes_found}")
+        text_found = "another module" if operator_here is None else f"that of {operator_here[0]}"
+        raise ExportError(f"module: expected to_torch's module of {operator}, found {text_found}")
     differ = sorted(n for n in binding.keys() - batch_variables(operator) if operator_here[1].get(n) != binding[n])
     if differ:
         wanted, found = (", ".join(f"{n}={sizes.get(n)}" for n in differ) for sizes in (binding, operator_here[1]))

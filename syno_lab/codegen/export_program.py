@@ -80,7 +80,7 @@ def save_onnx(program: ExportedProgram, path: Path, record: Record) -> Runner:
             exported.save(path, external_data=False)
         run = _in_onnxruntime(path)
     except Exception as error:
-        # The exporter and the runtime share no base class of errors. Errors that are not the model's are raised again.
+        # The exporter and the runtime share no base class of errors. Errors that are not about the model are reraised.
         if not _is_about_the_model(error):
             raise
         raise ExportError(f"onnx: expected a program that ONNX can hold: {_first_line(error)}") from error
@@ -123,7 +123,7 @@ def _in_onnxruntime(path: Path) -> Callable[[Any], Any]:
 
 
 def _pool_by_mean(pool: Any) -> Callable[..., Any]:
-    """Decompose pooling with a divisor into a mean times a number, because ONNX has only means."""
+    """Decompose pooling with a divisor into a mean times a number: ONNX has only means, and torch drops the divisor."""
 
     def decomposed(
         x: Any,
@@ -156,7 +156,7 @@ def _contracting_by_pairs() -> Iterator[None]:
     """While a module is traced, replace contractions of three or more tensors by products of two.
 
     ``torch.einsum`` passes the sizes to opt_einsum for the best order, and the batch size then becomes a constant of
-    the program. Here opt_einsum gets a fixed number instead of the batch size, and returns the same order.
+    the program. Here opt_einsum finds the order from a fixed number instead of the batch size.
     """
     import torch
     from torch.backends import opt_einsum as backend

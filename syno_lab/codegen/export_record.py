@@ -45,7 +45,7 @@ class Place(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The operators of a file: their JSON by identity, and a Place by the path of each submodule.
 
-    A file of a single operator has the path ``""``.
+    If a file has a single operator, the operator's path is ``""``.
     """
 
     format: str

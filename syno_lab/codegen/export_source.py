@@ -50,7 +50,7 @@ if __name__ == "__main__":
 
 
 def standalone_source(operator: Operator, binding: Binding | None = None, *, scale: float = 1.0) -> str:
-    """Return a Python file with the class ``SynoOperator(nn.Module)``, for projects that have torch and no Syno Lab.
+    """Return the text of a Python file with the class ``SynoOperator(nn.Module)``, for projects without Syno Lab.
 
     The file states shapes, parameters and FLOPs. The file holds the operator as the constants ``OPERATOR_JSON`` and
     ``BINDING`` (:func:`syno_lab.systems.read_operator` reads the first). When run, the file compares its output with

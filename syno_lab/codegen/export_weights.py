@@ -1,4 +1,4 @@
-"""Weights as safetensors files, without pickle; the header has the operators, so that weights of others are refused."""
+"""Weights as safetensors files, without pickle; the header has the operators, so another operator's file is refused."""
 
 from __future__ import annotations
 

@@ -38,11 +38,11 @@ _PRIME = "'"
 _LATEX_BREAK = re.compile(r" (?=(?:[-+]|\\bmod) )")
 _BRACKETS = (("(", ")"), (r"\lfloor", r"\rfloor"))
 _LETTER = 0.602  # The width of a letter of DejaVu Sans Mono, in font sizes.
-_TEX_LETTER = 0.532  # The widest letter of cmtt and lmtt, which is at 8 points.
+_TEX_LETTER = 0.532  # The width of a letter of cmtt and lmtt at 8 points, their widest size, in font sizes.
 _LINE = 1.25  # The distance of two lines, in font sizes.
 _INDENT = re.compile(r" *")
 _MORE = 4  # The indentation of the rest of a wrapped line, in letters.
-_LEAST_COLUMNS = 64  # A page with space for fewer letters in a line gets smaller letters instead.
+_LEAST_COLUMNS = 64  # The least number of letters in a line; a narrower page gets smaller letters.
 _MARKED = re.compile(r"(?P<comment>#.*|//(?= ).*|/\*.*)|\b(?P<word>def|for|in|range|if|void|const|float|int|long)\b")
 _COLOURS = {"comment": "#5f5f68", "word": "#1f5fbf"}
 

@@ -1,8 +1,8 @@
-"""The kernel of an operator: the coefficient of each input element in the output elements in the middle.
+"""The kernel of an operator: the coefficients of the input elements in output elements, such as the middle ones.
 
-An operator is linear in its input, so an output element is a sum of input elements times coefficients. For conv2d the
-coefficients are the weight; several weights are combined. :func:`kernel` computes the coefficients without a torch
-module, for a fixed output position. Each weight becomes an array over the iterators that index it. Each input axis
+An operator is linear in its input, so an output element is a sum of input elements times coefficients. The coefficients
+of conv2d are its weight; with several weights they are sums of products of weights. :func:`kernel` needs no torch
+module; it fixes an output position. Each weight becomes an array over the iterators that index it. Each input axis
 becomes an array of ones and zeros over iterators and positions. The kernel is the contraction of all arrays.
 """
 
@@ -63,7 +63,7 @@ def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed
     used = {letter for _, letters in factors for letter in letters}
     free = [number for number in range(len(operator.output)) if number not in fixed]
     result = [*free, *range(len(loops), len(lengths))]
-    # An iterator that no factor depends on only repeats all terms, or all elements along an output axis.
+    # If no factor depends on an iterator, the iterator repeats all terms, or all elements along an output axis.
     times = prod(length for number, length in enumerate(lengths) if number not in (*used, *result))
     contracted = _contract(factors, [letter for letter in result if letter in used]) * times
     shape = [lengths[letter] if letter in used else 1 for letter in result]
@@ -72,7 +72,7 @@ def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed
 
 
 def _inside(operator: Operator, binding: Binding, grids: dict[Coordinate, Array]) -> Iterator[Array]:
-    """Add all other coordinates to ``grids``, and yield for each bound an array of booleans: where the bound holds."""
+    """Add the steps' results to ``grids``, and yield for each bound an array of booleans: where the bound holds."""
     for result in climb(operator, operator.steps, grids, lambda size: size.at(binding)):
         index = grids[result]
         # Where a term is zero, the index does not matter; clipping keeps the index in bounds.

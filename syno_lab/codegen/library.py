@@ -234,7 +234,7 @@ def load_library(
 def check_library(path: str | os.PathLike[str], *, seed: int = 0, deadline_s: float = DEADLINE_S) -> float:
     """Load the library in a child process and compare it with the operator's reference on random numbers.
 
-    Returns the largest difference, relative to the largest output. Raises SynoError where :func:`load_library` raises.
+    Returns the largest difference, relative to the largest output. Raises SynoError if :func:`load_library` fails.
     """
     place = Path(path).absolute()
     return once(f"library {place.name}", _error_of, str(place), seed, deadline_s=deadline_s, has_tvm=False)

@@ -59,7 +59,7 @@ def make_program(
     form: Form = "gather",
     style: Style = "words",
 ) -> Program:
-    """Return the nests that :func:`loops` and :func:`~syno_lab.codegen.equation.equation` write for equal arguments.
+    """Return the nests that :func:`loops` and :func:`~syno_lab.codegen.equation.equation` write for these arguments.
 
     Raises SpecError as :func:`loops`.
     """
@@ -138,8 +138,8 @@ def _shape(array: Array) -> str:
     return "[" + ", ".join(map(str, array.shape)) + "]"
 
 
-# Division and remainder of C and Python agree here: if the earlier conditions hold, no operand is negative, and else
-# neither is computed.
+# Division and remainder of C and Python agree here. They are computed only if the earlier conditions hold, and then no
+# operand is negative.
 
 _PLUS, _TIMES, _ATOM = 1, 2, 3
 _C99 = (

@@ -17,8 +17,8 @@ Without a binding the sizes are generic: primary variables are large and differe
 Rules on the coordinate expressions prove entries for all generic sizes where possible (:attr:`Mixing.proved`). The
 other entries come from all slices and elements of two generic bindings of different scale, one input axis at a time.
 
-Sizes are generic if all are above 1, and each size with a primary variable is larger than all sizes without. A rule
-gives the positions that an input coordinate takes while some iterators run and other iterators have the best fixed
+Sizes are generic if all are above 1, and if sizes with a primary variable are larger than sizes without a primary. A
+rule gives the positions that an input coordinate takes while some iterators run and other iterators have the best fixed
 values. A rule returns ``all``, ``some`` (more than one, but not all) or ``one``. A rule returns None if exact sizes
 matter, such as how many blocks a window touches. Rules exist only for coordinates that share no iterator with another
 coordinate's bound, so each can have its best values.
@@ -89,7 +89,7 @@ def column_by_rules(operator: Operator, axis: int) -> Column:
     if bounded:
         own, leaves = _made_of(coordinate), reach(_leaves(coordinate), bounded)
         for bound in bounded:
-            # No rule: another coordinate's bound restricts this coordinate, or perhaps no element satisfies the bound.
+            # No rule applies: another coordinate's bound restricts this coordinate, or may hold for no element at all.
             if bound not in own and not (leaves.isdisjoint(_leaves(bound)) and _can_hold(bound)):
                 return Column(None, (None,) * number)
     return _by_rules(coordinate, number)
@@ -98,7 +98,7 @@ def column_by_rules(operator: Operator, axis: int) -> Column:
 @lru_cache(maxsize=REMEMBERED)
 def _by_rules(coordinate: Coordinate, number: int) -> Column:
     if any(c.size.is_one for c in _made_of(coordinate)):
-        return Column(None, (None,) * number)  # an axis of length 1 is all-to-one: no rule is for it
+        return Column(None, (None,) * number)  # no rule is for size 1: a single position is ``one`` and ``all``
     leaves = _leaves(coordinate)
     reductions = frozenset(leaf for leaf in leaves if leaf.is_reduction)
     alone = taken(coordinate, reductions)

@@ -90,7 +90,7 @@ class Nest:
 class Program:
     """A sequence of loop nests that compute ``result`` from ``arguments`` by way of ``intermediates``.
 
-    ``variables`` are the variables in the arrays' sizes, in the order of declaration.
+    ``variables`` are the variables in the sizes of the nests, in the order of declaration.
     """
 
     name: str
@@ -148,7 +148,7 @@ def forward(operator: Operator, style: Style = "words") -> Program:
 def staged(operator: Operator, binding: Binding | None = None, style: Style = "words") -> Program:
     """Return one nest for each stage of the lowering plan, with the intermediates ``Z1``, ``Z2``, … between them.
 
-    The best stages depend on the sizes. The sizes are ``binding``, else the spec's first binding, else
+    The best stages depend on the sizes. The sizes are those of ``binding``, else of the spec's first binding, else of
     :func:`generic_binding`.
     """
     bound = operator.complete_binding(binding) if binding is not None or operator.spec.bindings else None
@@ -208,10 +208,10 @@ def all_sizes(operator: Operator) -> Iterator[Size]:
 
 
 def generic_binding(operator: Operator, scale: int = 1) -> dict[str, int]:
-    """Return typical sizes: a size with a primary variable is larger than every size without.
+    """Return typical sizes: a size with a primary variable is larger than every size without a primary variable.
 
     Coefficients keep their defaults. Coefficients without a default are the smallest numbers from 2 up for which every
-    size is an integer, and above 1 where possible. Primary variables are all different, and multiples of their
+    size is an integer, and where possible more than 1. Primary variables are all different, and multiples of their
     divisors. ``scale`` makes the primaries larger. Raises SpecError when no small coefficients make all sizes integers.
     """
     symbols, defaults = operator.spec.symbols, operator.spec.defaults

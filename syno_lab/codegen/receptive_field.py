@@ -1,9 +1,9 @@
 """The exact set of input elements that an output element reads, from the coordinate expressions.
 
 An input element *contributes to* an output element if its coefficient there is not identically zero as a function of
-the weights (αNAS, Definition 3.1). Here, an element contributes if at least one term of the loop nest reads it. A
-coefficient is a sum of products of weight elements with factors 1, so no terms cancel. :func:`receptive_field` returns
-the paper's preimage (Definition 3.2) of one output element, a slice, or the whole output.
+the weights (αNAS, Definition 3.1). In a pGraph, an element contributes if at least one term of the loop nest reads it:
+terms never cancel, because a term is a plain product of weight elements. :func:`receptive_field` returns the paper's
+preimage (Definition 3.2) of one output element, a slice, or the whole output.
 
 The input's axes are divided into :func:`parts` that share no iterator. The elements that are read are the product of
 the parts' elements, so no loop runs over all axes at once.
@@ -40,7 +40,7 @@ MAX_ELEMENTS = 1 << 27  # The most input elements, each with a count of eight by
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an operator: input axes and bounds that depend on iterators on which no other axis or bound depends.
+    """A part of an operator: input axes and bounds whose iterators occur in no axis or bound outside of the part.
 
     Attributes:
         leaves: the iterators: first of the output, then of the reductions.
@@ -101,7 +101,7 @@ def _close(operator: Operator, leaves: Set[Coordinate], among: tuple[Coordinate,
 
 
 def reach(leaves: Set[Coordinate], among: Iterable[Coordinate]) -> Set[Coordinate]:
-    """Return the smallest superset of ``leaves`` with all or none of the iterators of each coordinate in ``among``."""
+    """Extend ``leaves`` until it has all iterators or no iterator of each coordinate in ``among``; return the set."""
     size = 0
     while size != len(leaves):
         size = len(leaves)

@@ -1,4 +1,4 @@
-"""The reference: run an operator's loop nest, which defines the operator, in NumPy, slowly and plainly.
+"""The reference: run the loop nest that defines an operator in NumPy, slowly and plainly.
 
 PyTorch, TVM and every optimisation must agree with the reference. Reductions are Python loops. The output axes are
 vectorised. The coordinate expressions of Table 1 (Syno, section 5) determine the indices.
@@ -30,7 +30,7 @@ def reference(
     binding: Binding | None = None,
     should_stop: Stop | None = None,
 ) -> Array:
-    """Implement :meth:`.Operator.reference`; without a binding :func:`infer_binding` returns it."""
+    """Implement :meth:`.Operator.reference`; without a binding, :func:`infer_binding` infers the sizes."""
     x = np.asarray(x)
     arrays = [np.asarray(w) for w in weights]
     if len(arrays) != len(operator.weights):
@@ -63,7 +63,7 @@ def reference(
 def infer_binding(operator: Operator, shape: tuple[int, ...], *weight_shapes: tuple[int, ...]) -> dict[str, int]:
     """Infer the binding from the arguments' shapes: an axis whose size is a single variable determines this variable.
 
-    Axes of the input precede axes of weights. Other variables get the values of the spec's first binding.
+    The input's axes have priority over the weights' axes. Other variables get the values of the spec's first binding.
     """
     sizes: dict[str, int] = {}
     tensors = [operator.inputs, *(weight.coordinates for weight in operator.weights)]

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from syno_lab.ir.coordinate import Coordinate
 
-MAX_OPEN_WINDOW = 16  # the most positions of a window, each of which needs a slice
+MAX_OPEN_WINDOW = 16  # the most positions of an opened window; each position needs a slice
 
 
 class Term(NamedTuple):
@@ -81,7 +81,7 @@ class Axis:
 
 
 class Fused(NamedTuple):
-    """Several terms that equal a single term ``step * position``, ``position < size``; the slowest is first."""
+    """Several terms whose sum is ``step * position`` with ``position < size``; the slowest term is first."""
 
     step: int
     size: int
@@ -140,10 +140,10 @@ class Contraction:
         batch: axes that only the data has and that stay in the result, with any index.
         group: coordinates of data, weight and result.
         contracted: coordinates of data and weight that are summed.
-        free: coordinates of weight and result.
+        free: coordinates of weight and result that the data does not have.
         sliding: axes over which a window of the weight slides and is summed.
         opened: axes over which a window of the weight slides and stays; the window's coordinates are among ``free``.
-        obstacles: axes with none of these roles; each coordinate of such an axis has a role as an axis of its own.
+        obstacles: axes without a role; if such an axis is split into an axis for each coordinate, these have roles.
     """
 
     batch: tuple[Axis, ...]
@@ -198,13 +198,13 @@ def recognise(data: Iterable[Axis], weight: Collection[Coordinate], summable: Co
         elif axis.is_plain:
             (contracted if axis.coordinates[0] in summable else group).append(axis.coordinates[0])
         else:
-            window = _slides(axis, weight)
-            if window is None:
+            slide = _slides(axis, weight)
+            if slide is None:
                 obstacles.append(axis)
-            elif all(t.coordinate in summable for t in window.window.terms):
-                sliding.append(window)
-            elif _can_stay_open(window, summable):
-                opened.append(window)
+            elif all(t.coordinate in summable for t in slide.window.terms):
+                sliding.append(slide)
+            elif _can_stay_open(slide, summable):
+                opened.append(slide)
             else:
                 obstacles.append(axis)
     windows = [t.coordinate for s in opened for t in s.window.terms]
@@ -223,7 +223,7 @@ def _slides(axis: Axis, weight: Collection[Coordinate]) -> Sliding | None:
 
 
 def _can_stay_open(found: Sliding, summable: Collection[Coordinate]) -> bool:
-    """Check that each window position reads an element, and that multiplying before opening costs no more."""
+    """Check that each window position reads an element, and that multiplying first costs at most as much as opening."""
     last = found.dilation * (found.window.size - 1)
     reads = found.axis.left - last > -found.axis.length and span(found.main.terms) > found.axis.left
     return (

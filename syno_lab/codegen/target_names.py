@@ -11,10 +11,10 @@ from syno_lab.errors import SynoError
 from syno_lab.inputs import integer, likeness, nearest, quoted
 from syno_lab.processes.process import cores
 
-#: The type of a value in TVM's description of a target; the host's description is such a value too.
+#: The type of a value in TVM's description of a target or of a target's host.
 Attribute = str | int | list[str]
 Described = dict[str, Attribute | dict[str, Attribute]]
-#: From this similarity on, a name is taken for a misspelling of another name.
+#: Above this similarity, an unknown name is taken for a misspelling of a target's name.
 _ALIKE = 0.75
 #: The lab's name for the processor of this machine; ``local:2`` runs operators in two threads.
 LOCAL = "local"
@@ -45,7 +45,7 @@ def _arm(processor: str, cores: int) -> dict[str, Attribute]:
 
 
 def _gpu(arch: str, host: dict[str, Attribute] | None = None) -> Described:
-    """Return a description of a GPU with limits for MetaSchedule's rules, which are equal from Volta to Blackwell."""
+    """Describe a GPU with the limits for MetaSchedule's rules; all GPUs from Volta to Blackwell have these limits."""
     card: Described = {
         "kind": "cuda",
         "arch": arch,

@@ -1,8 +1,8 @@
 """Few channels and windows as matrices: block-diagonal weights, bands of ones, Toeplitz matrices of a weight.
 
 A CPU's convolution processes eight channels at once. With fewer channels a convolution takes the same time, and its
-gradient up to a hundred times a matrix product's time. A window along a short axis can be a matrix product. A plain sum
-needs a band of ones, a weight a Toeplitz matrix. All limits were measured, forward and backward, on two CPUs' cores.
+gradient up to a hundred times a matrix product's time. A window along a short axis can be a matrix product, by a band
+of ones for a plain sum or by a Toeplitz matrix for a weight. All limits were measured forward and backward on two CPUs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def toeplitz(lines: Lines, data: Factor, weight: Factor, s: Sliding) -> None:
     """Replace a window that slides over an axis by a contraction of the whole axis with a Toeplitz matrix.
 
     ``T[i, j] = W[j - stride * i + left]``, zero outside of the window. The weight's window becomes two axes: the
-    window's positions and the data's. The data's axis has the window's first coordinate, and is summed.
+    window's positions and the data's axis. The latter has the window's first coordinate, and is summed.
     """
     window = [weight.axes[weight.axis_of(t.coordinate)] for t in s.window.terms]
     other_axes = [axis for axis in weight.axes if axis not in window]
@@ -76,7 +76,7 @@ def is_band_faster(window: Fused, length: int) -> bool:
 
 
 def is_dilated_band_faster(kept: Fused, window: Fused, length: int, behind: int) -> bool:
-    """Check whether a matrix product sums a dilated window faster: the step of the window shortens the band.
+    """Check whether a matrix product sums a dilated window faster than slices: the window's step shortens the band.
 
     The elements ``behind`` the axis and the remainders are columns of the product. A product of few columns is slow.
     """
@@ -89,7 +89,7 @@ def sum_by_dilated_band(lines: Lines, factor: Factor, place: int, kept: Fused, g
     """Sum a dilated window by a band of ones, because each window position reads elements of one remainder alone.
 
     The axis becomes blocks of ``step`` elements, the window slides over the blocks, and the remainder is another axis
-    of the product. Slices would need a tensor for each position forward, and backward a padded tensor for each.
+    of the product. Slices would need a tensor per position forward, and a padded tensor per position backward.
     """
     step, front = gone.step, factor.axes[place].left % gone.step
     lines.pad(factor, {place: (front, -(factor.axes[place].length + front) % step)})

@@ -32,7 +32,7 @@ def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
     contracted = [data.axes[data.axis_of(c)] for c in roles.contracted]
     lead, spatial = _layout(data, [*group, *contracted], sliding)
     alike = [] if group or contracted or roles.free else [axis for axis in lead if not lines.is_batch(axis)]
-    # If all channels share one filter, a depthwise convolution with copies of the filter is faster than one channel.
+    # If all channels share a filter, a depthwise convolution with copies of it is faster than one of a single channel.
     lead = [axis for axis in lead if axis not in alike]
     groups = [lead, [*alike, *group, *contracted], *spatial]
     expression = lines.regroup(data, groups)

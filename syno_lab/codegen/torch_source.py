@@ -139,7 +139,7 @@ class Writer(Lines):
             yield '            raise TypeError(f"expected an input of {wanted}, found {x.dtype}")'
 
     def _segments(self, stages: Sequence[Written]) -> list[tuple[bool, list[Written]]]:
-        """Group the stages into segments; a stage whose input must be recomputed joins the segment before."""
+        """Group the stages into segments; a stage whose input is recomputed joins the segment before it."""
         ends = prod(self.size(c) for c in self.operator.inputs) + prod(self.size(c) for c in self.operator.output)
         segments: list[tuple[bool, list[Written]]] = []
         follows = False
@@ -327,7 +327,7 @@ class Writer(Lines):
     # -- multiplying and summing ---------------------------------------------------------------------------------------
 
     def _contract(self, factors: list[Factor], left: set[Coordinate], summable: set[Coordinate]) -> None:
-        """Multiply all factors into the first, sum over ``summable`` if possible, and remove the sums from ``left``."""
+        """Multiply all factors into the first; sum over ``summable`` if possible, drop these axes from ``left``."""
         summed = {c for c in summable if any(f.has(c) for f in factors)}
         left -= summed
         for factor in factors:

@@ -25,7 +25,7 @@ SHORT_RUN_COST = 4  # The time of copying an element in shorter runs, relative t
 
 
 class Form(NamedTuple):
-    """The form of a module's source: choices between equal programs.
+    """The form of a module's source: choices between programs with the same result.
 
     Attributes:
         order: the lowering plan of the module.
@@ -67,7 +67,7 @@ class Factor:
         axes: the axes of the tensor, each with its index.
         merged: coordinates whose flattening is pending, each with the two parts that form it.
         weight: the number of the weight; None for data.
-        copied: the pending copies, at most one for each axis.
+        copied: the pending copies along axes of the tensor.
     """
 
     name: str

@@ -29,8 +29,8 @@ def find_target(target: str | Target) -> Target:
 
     ``target`` is any text that :func:`~syno_lab.codegen.target_names.describe` reads: a name in
     :data:`~syno_lab.codegen.target_names.TARGETS`, ``local:THREADS``, a TVM tag, kind or JSON object. Raises SynoError
-    for a target that TVM does not know or has no code generator for. A processor that LLVM does not know is such a
-    target, because LLVM would only print a warning and generate code for a generic processor.
+    for a target that TVM does not know or has no code generator for, and for a processor that LLVM does not know. LLVM
+    itself would only print a warning and generate code for a generic processor.
     """
     if isinstance(target, Target):
         tvm_target = target
@@ -79,7 +79,7 @@ def generators() -> tuple[str, ...]:
 
 
 def this_processor(threads: int | None = None) -> dict[str, Attribute]:
-    """Return LLVM's name for this processor, and the features that this machine has or lacks beside that name.
+    """Return LLVM's name for this processor, and the features in which this machine differs from that processor.
 
     ``num-cores`` is the number of threads that run operators; by default all processors that this process may use.
 
@@ -162,6 +162,6 @@ def _on_gpu(function: BaseFunc, target: Target) -> BaseFunc:
 def _compiles(function: BaseFunc, target: Target) -> bool:
     try:
         tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), target=target)
-    except Exception:  # noqa: BLE001 - TVM raises many exceptions; compiling the next try raises its own
+    except Exception:  # noqa: BLE001 - TVM raises many exceptions; the next try raises its own when compiled
         return False
     return True

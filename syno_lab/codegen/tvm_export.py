@@ -1,7 +1,7 @@
 """Export a network to a program in which each Syno operator is one call that names its pGraph; this needs no TVM.
 
 The program holds everything that another process needs to generate code for the operators: the text of their files,
-their bindings and their weights. :mod:`syno_lab.codegen.tvm_network` reads it. Importing this module imports torch.
+their bindings and weights. :mod:`syno_lab.codegen.tvm_network` reads the program. Importing this module imports torch.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def export_network(
 def _bind_fixed(operator: Operator, binding: Binding, shape: tuple[int, ...]) -> dict[str, int]:
     """Return ``binding`` with the sizes of the fixed axes (the batch) from the input's ``shape``.
 
-    Raises SpecError when another axis differs.
+    Raises SpecError when another axis differs from ``binding``.
     """
     bound = dict(binding)
     if len(shape) == len(operator.inputs):

@@ -26,8 +26,8 @@ class NetworkTask:
     """A TIR function of a network, to be tuned; ``calls`` is the number of its calls in the network.
 
     ``module`` is TVM's JSON of a module with this function as ``main``; :func:`.tvm_network.task_module` reads it.
-    ``digest`` is TVM's structural hash of the module, which is the same in every network, and the names of its blocks.
-    A trace finds blocks by their names, and TVM names some blocks after the position of a layer in the network.
+    ``digest`` has TVM's structural hash of the module, equal in every network, and the names of the module's blocks. A
+    trace finds blocks by their names, and TVM names some blocks after the position of a layer in the network.
     """
 
     name: str
@@ -44,7 +44,7 @@ def network_tasks(
     tokens: bool = False,
     deadline_s: float = DEADLINE_S,
 ) -> list[NetworkTask]:
-    """Return the different TIR functions of a network, which a tuning of the network tunes."""
+    """Return the different TIR functions of a network: the functions that a tuning of the network tunes."""
     with scratch("syno-network-") as folder:
         program = export_to(net, example_shape, folder, tokens=tokens)
         return once("reading a network", _tasks, program, target, deadline_s=deadline_s, has_tvm=False)
@@ -53,8 +53,8 @@ def network_tasks(
 def write_check(net: nn.Module, example_shape: Sequence[int], path: Path, *, tokens: bool = False) -> str:
     """Write a random input ``x`` and torch's output for it, ``expected``, to an ``.npz`` file; return its path.
 
-    The input has the weights' dtype, or with ``tokens`` consists of 0 and 1, which every vocabulary has. Raises
-    SpecError when the network does not take that shape.
+    The input has the weights' dtype. If ``tokens`` is set, it has the tokens 0 and 1, which every vocabulary has.
+    Raises SpecError when the network does not take that shape.
     """
     import numpy as np
     import torch

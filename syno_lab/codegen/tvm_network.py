@@ -124,7 +124,7 @@ def optimized(module: IRModule, target: Target) -> IRModule:
 
 @tvm.transform.module_pass(opt_level=0)
 def _normalization(module: IRModule, _context: PassContext) -> IRModule:
-    """Replace batch normalization with constant statistics by one product and one sum; TVM uses four operations."""
+    """Replace batch normalization by constants with a product and a sum; TVM's four operations include a division."""
     x, gamma, beta, mean, variance = wildcard(), is_const(), is_const(), is_const(), is_const()
     call = is_op("relax.nn.batch_norm")(x, gamma, beta, mean, variance)
 
@@ -189,7 +189,7 @@ def compile_network(module: IRModule, target: Target, records: str | os.PathLike
     """Compile an :func:`optimized` module; return the executable and the number of functions with a tuned schedule.
 
     ``records`` is a folder with MetaSchedule's ``database_workload.json`` and ``database_tuning_record.json``. A
-    function with a record gets its schedule. On a GPU the other functions get TVM's default schedule.
+    function with a record gets the record's schedule. On a GPU the other functions get TVM's default schedule.
     """
     target, tuned = with_host(target), 0
     with target, tvm.transform.PassContext(opt_level=3):

@@ -21,7 +21,7 @@ Number = Callable[[Size], Value | int]
 
 
 def is_view(step: Step) -> bool:
-    """Check whether ``step`` makes coordinates by expressions over others: not REDUCE, EXPAND and SHARE."""
+    """Check whether ``step`` computes coordinates from coordinates: all primitives but REDUCE, EXPAND and SHARE do."""
     return step.primitive not in ("REDUCE", "EXPAND", "SHARE")
 
 
