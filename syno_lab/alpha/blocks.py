@@ -36,7 +36,7 @@ class Block:
         graph: the block's graph, with one input and one output.
         mutable: the nodes that an edit may change; empty for a block without a type.
 
-    Raises SpecError where the graph has several inputs or outputs, and for an unknown node in ``mutable``.
+    Raises SpecError unless the graph has one input and one output, and for a wrong ``kind`` or ``mutable``.
     """
 
     kind: str
@@ -114,7 +114,7 @@ class Network:
 
     @cached_property
     def digest(self) -> str:
-        """32 hexadecimal digits that are equal only for networks with equal blocks, types and numbers of nodes."""
+        """32 hexadecimal digits, equal only if all parts, and the types and mutable nodes of all blocks, are equal."""
         contents = [
             (part.inputs, [(node.operation.name, node.operation.attributes, node.inputs) for node in part.nodes])
             for part in self.parts
@@ -133,7 +133,7 @@ class Network:
     def with_blocks(self, blocks: Iterable[Block]) -> Network:
         """Return the network with other blocks; each block and the head are fitted to the output of the part before.
 
-        Raises SpecError where a block or the head does not fit this shape.
+        Raises SpecError where a block or the head does not fit the output of the part before.
         """
         shape, fitted = self.stem.output_shapes[0], []
         for block in blocks:
@@ -142,7 +142,7 @@ class Network:
         return Network(self.stem, tuple(fitted), self.head.at(shape))
 
     def edited(self, numbers: Collection[int], nodes: Collection[int], graph: Graph) -> Network:
-        """Return the network where ``graph`` replaces the same region in several blocks of one type.
+        """Return the network where ``graph`` replaces the region of ``nodes`` in the blocks ``numbers``.
 
         The edited blocks get a new type, unless all blocks of the type are edited. Later edits may change the new
         nodes. Raises SpecError for blocks of several types, an immutable region, and a part that does not fit the part
@@ -173,10 +173,10 @@ def find_blocks(
 ) -> Network:
     """Split a traced network into stem, blocks and head.
 
-    A block is an outermost module whose class occurs at least twice, with one input tensor and one output tensor, and
-    no connection around the module. A block is split after each residual connection except the last; a transformer
-    block becomes attention and MLP. Blocks with equal nodes have one type; its name is the class's, with a number where
-    a class has several types.
+    A block is an outermost module whose class occurs at least twice. The module must have one input tensor and one
+    output tensor, and no connection may lead around it. Each residual connection but the last ends a block, so a
+    transformer block becomes attention and MLP. Blocks with equal nodes have one type, named by the class; further
+    types of a class get a number.
 
     Args:
         graph: the traced graph; :attr:`.Node.source` names the module that a node comes from.

@@ -26,14 +26,14 @@ from syno_lab.blame import said_by
 from syno_lab.errors import SpecError
 
 _BATCH = 2
-#: Limits in FLOPs of one example: to compare both modes with gradients, training with gradients and evaluation without,
-#: or evaluation alone. A network beyond the last limit, or with more bytes of weights, is not compared.
+#: The most FLOPs of one example to compare gradients in both modes (`EVERYTHING`), gradients only in training (`ONCE`),
+#: or only outputs in evaluation (`VALUES`). A network above `VALUES`, or with more than `BYTES` of weights, is skipped.
 EVERYTHING, ONCE, VALUES, BYTES = 1e9, 4e9, 2e10, 2**29
 #: The limit in bytes for weights on the meta device, which have no values and get random values for the comparison.
 _DRAWN_BYTES = 2**26
-#: Tolerances as shares of a tensor's range (largest minus smallest value), by dtype; `_LEAST`: of all gradients' range.
+#: Tolerances by dtype, as shares of a tensor's range (the largest minus the smallest value).
 _TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 5e-2}
-_TOLERANCE, _LEAST = 1e-4, 1e-6
+_TOLERANCE, _LEAST = 1e-4, 1e-6  # `_LEAST` is a share of the largest range of a gradient
 #: A difference above this share is not caused by rounding.
 _ROUNDED = 0.05
 
@@ -50,9 +50,9 @@ class _Pass:
 def check_same(graph: Graph, seen: Record, example: Example) -> None:
     """Compare the module of a traced graph with its network.
 
-    The network's cost decides how much is compared, see :data:`EVERYTHING`. A mode is not compared where the network
-    draws other random numbers than its graph. Raises SpecError with one line that names the difference, the mode and
-    the module.
+    The network's cost decides how much is compared, see :data:`EVERYTHING`. If the network draws other random numbers
+    than its graph in training, this mode is not compared, and a warning is given. Raises SpecError with one line that
+    names the difference, the mode and the module.
     """
     assert graph.origin is not None
     net, flops = graph.origin.net, graph.flops()
@@ -75,7 +75,7 @@ def check_same(graph: Graph, seen: Record, example: Example) -> None:
 
 
 def _refusal(graph: Graph, net: nn.Module, inputs: list[Tensor], modes: list[tuple[bool, bool]]) -> str:
-    """Return why a network fails on these inputs; empty if it runs. A mode is a pair (training, gradients)."""
+    """Return why a network fails on these inputs; empty if it was compared. A mode is a pair (training, gradients)."""
     network, module = twin(net), _module(graph, net)
     for training, with_gradients in modes:
         gradients = with_gradients
@@ -189,7 +189,7 @@ def _passed(net: nn.Module, inputs: list[Tensor], training: bool, gradients: boo
 
 
 def _difference(wanted: _Pass, found: _Pass) -> tuple[str, float]:
-    """Describe the first difference of two passes, with its share of the values' range; empty for equal passes."""
+    """Return a text and the share of the range for the first difference of two passes; an empty text if they agree."""
     if wanted.error or found.error:
         return found.error or wanted.error, inf
     outputs, gradients, ys, grads = wanted.outputs, wanted.gradients, found.outputs, found.gradients
@@ -245,7 +245,7 @@ def _drawn(weight: Tensor) -> Tensor:
 
 
 def _inputs(net: nn.Module, seen: Record, example: Example, device: torch.device) -> Iterator[list[Tensor]]:
-    """Yield batches to try: first random values (integers for embeddings), then values in [0, 1), then the example."""
+    """Yield batches to try: random values (integers fit all embeddings), then values from 0 up, then the example."""
     bound = min((part.num_embeddings for part in net.modules() if isinstance(part, nn.Embedding)), default=2)
     for is_plain in (False, True):
         batch = []

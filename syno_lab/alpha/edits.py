@@ -120,7 +120,7 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 
 def words(graph: Graph) -> str:
-    """List a graph's operations in a line, as in ``conv 3x3 32, relu``; with tensors if the graph is no chain."""
+    """List a graph's operations in a line, as in ``conv 3x3 32, relu``; also name the tensors if it is no chain."""
     names = [_described(node.operation, *graph.input_shapes(number)) for number, node in enumerate(graph.nodes)]
     if graph.is_chain:
         return ", ".join(names) or "nothing"
@@ -166,7 +166,7 @@ class Variant:
         seed: the network before all edits.
         edits: at most 1,000 edits, in order.
 
-    Raises SpecError with the number of an edit that does not fit, and the reason.
+    Raises SpecError for an edit that does not fit; the message has the number of the edit and the reason.
     """
 
     seed: Network

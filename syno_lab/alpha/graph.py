@@ -68,14 +68,14 @@ class Nodes(list[Node]):
 
 @dataclass(frozen=True)
 class Graph:
-    """An immutable program. Graphs are equal if their nodes are equal in order; :attr:`key` ignores the order.
+    """An immutable program. Equal graphs have equal inputs, nodes and outputs; :attr:`key` ignores the order of nodes.
 
     Attributes:
         inputs: the shapes of the inputs, (batch, spatial axes…, channels).
         nodes: the nodes in topological order.
         outputs: the numbers of the output tensors, at least one.
         shapes: the shapes of all tensors.
-        origin: the traced network from which the graph, or the graph before edits, comes; None: no network. The origin
+        origin: the traced network of the graph, or of the graph before its edits; None: no network. The origin
             does not change the graph's results, and equality ignores it; see :mod:`syno_lab.alpha.tracing`.
 
     Raises SpecError for a wrong shape, and for a node that takes a later tensor, does not fit its inputs, or has no

@@ -162,7 +162,7 @@ def module(made: Operation, *shapes: Shape) -> nn.Module:
 
 
 def parameter(made: Operation) -> nn.Parameter:
-    """Return a random weight for a `parameter`, drawn as in a dense layer whose inputs are the last axis."""
+    """Return a random weight for a `parameter`, as for a dense layer with the last axis' size as number of inputs."""
     shape = made.on()["shape"]
     bound = shape[-1] ** -0.5 if prod(shape) else 0.0
     return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))

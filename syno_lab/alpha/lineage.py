@@ -8,7 +8,7 @@ from syno_lab.alpha import drawing
 from syno_lab.alpha.blocks import Block, Network
 from syno_lab.alpha.edits import Deletion, Duplication, Edit, Replacement, Variant, words
 
-#: The number of edits with pictures, the last edits; pictures of all edits would make a page slow.
+#: The number of last edits that get pictures; pictures of all edits of a long lineage would make a page slow.
 PICTURED = 8
 
 
@@ -21,7 +21,7 @@ class Shown(TypedDict):
 
 
 class Generation(TypedDict):
-    """A network of a lineage, the edit that leads to it, in words, and pictures of the first block of this edit."""
+    """A network of a lineage, the edit (in words) that leads to it, and pictures of the first block of this edit."""
 
     number: int
     words: str

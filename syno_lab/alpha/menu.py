@@ -17,7 +17,7 @@ from syno_lab.errors import SynoError
 from syno_lab.inputs import count_of
 from syno_lab.sessions.shown import Choice, Explanation, Group, Item, Now, Used, Wanted, Why
 
-#: The most candidates of an operation in the menu, and separately the most left-out candidates of an operation.
+#: The most offered candidates of an operation in the menu, and also the most left-out candidates of the operation.
 SHOWN = 40
 NAMES = tuple(row.name for row in PROPERTIES)
 #: For each verdict that leaves a candidate out: the name of the reason, and the section of the paper.
@@ -37,7 +37,7 @@ def status(state: Draft) -> str:
 
 
 def strip(state: Draft) -> list[Used]:
-    """Return the distance of each property and the sum of the distances, as shares of the input's distances."""
+    """Return the distance of each property, and the sum, as shares of the distances at the chain's input."""
     start = Draft(state.properties, state.input_shape, others=state.others)
     rows = [(name, state.distances[name], start.distances[name]) for name in NAMES]
     return [_strip(*row) for row in (*rows, ("sum", state.distance, start.distance))]
@@ -149,7 +149,7 @@ def menu(state: Draft, found: Sequence[Candidate], chosen: str = "", whole: Coll
         state: the draft whose candidates are listed.
         found: all candidates.
         chosen: the id of a part of the picture; the list is empty unless steps continue from this part.
-        whole: operations of which all candidates are listed; of other operations at most :data:`SHOWN`.
+        whole: operations with all candidates listed; for other operations :data:`SHOWN` is the limit.
     """
     if chosen and chosen not in ends(state):
         return []

@@ -158,7 +158,7 @@ def to_torch(graph: Graph, traced: Graph | None = None) -> nn.Module:
 
     A node with a :attr:`.Node.source` becomes a copy of the network's module with the weights, if the operation and the
     channels are unchanged. A second node with the same source, as in a repeated block, gets a second copy. All other
-    nodes get random weights from torch's global generator, with dtype and device of the network's weights.
+    nodes get random weights from torch's global generator; dtype and device are those of the network's weights.
 
     Args:
         graph: any graph.

@@ -5,7 +5,7 @@ graph with the relaxed properties replaces the subgraph in this block and, at ra
 
 The new subgraph has the old output shape if an operation with several inputs follows, such as a residual sum. A
 subgraph before such an operation is part of an inner chain, and inner chains keep their shapes (section 4.6). Other
-output shapes rarely fit: 6 of 210 did in ResNet-20.
+output shapes rarely fit: in ResNet-20, 6 of 210 fitted.
 
 Synthesis makes chains. In other graphs (section 4.6 and appendix B.4), the *skeleton* is all operations that have
 several inputs, rearrange axes or are never chosen by synthesis. The skeleton does not change. Synthesis replaces each
@@ -98,8 +98,8 @@ def synthesise_again(graph: Graph, rng: random.Random, rules: Mutations, others:
         rng: the random generator.
         rules: only ``relax``, ``method``, ``drop`` and ``operators`` have an effect here.
         others: the same graph in other blocks, with other input shapes. The new graph fits these input shapes too. If
-            the new graph keeps the output shapes of ``graph``, it also keeps those of ``others``. Depth and mixing are
-            checked only in ``graph``.
+            the new graph keeps the output shapes of ``graph``, it keeps the output shapes of ``others`` too. Depth and
+            mixing are checked only in ``graph``.
 
     Returns:
         None where the synthesis of a chain fails.
@@ -149,8 +149,8 @@ def _keeps_shapes(graph: Graph, others: Sequence[Graph]) -> bool:
 
 # -- mutations without properties: Primer's, AutoML-Zero's, and random subgraphs (section 6.3, A.2) --------------
 
-# Each mutation is drawn again until every operation fits and the chain keeps its result shape, which the operations
-# after the chain need.
+# Each mutation is drawn again until every operation fits and the chain has its old result shape. The operations after
+# the chain need this shape.
 
 #: The number of draws of a mutation before the search gives up.
 ATTEMPTS = 100

@@ -105,7 +105,7 @@ class Operation:
     def shape(self, *shapes: Shape) -> Shape:
         """Return the shape of the result for inputs of these shapes.
 
-        Raises SpecError where the operation does not fit; all methods that take input shapes do so.
+        Raises SpecError where the operation does not fit; so do :meth:`pairings`, :meth:`params` and :meth:`flops`.
         """
         result = _shape(self, shapes)
         if isinstance(result, str):

@@ -44,7 +44,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class NetworkOperator:
-    """A seed network with edits, with one input and one output. Raises SpecError for several inputs or outputs."""
+    """A seed network and its edits. Raises SpecError unless the edited network has one input and one output."""
 
     variant: Variant
 
@@ -56,7 +56,7 @@ class NetworkOperator:
 
     @classmethod
     def of_graph(cls, graph: Graph) -> NetworkOperator:
-        """Return the operator of a network of one block, this graph, all nodes mutable. Raises as the class."""
+        """Return the operator of a network whose only block is this graph, wholly mutable. Raises as the class."""
         block = Block("block", graph, frozenset(range(len(graph.nodes))))
         before, after = (Graph((shape,), (), (0,)) for shape in (graph.inputs[0], graph.output_shapes[0]))
         return cls(Variant(Network(before, (block,), after)))

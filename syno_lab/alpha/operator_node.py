@@ -1,4 +1,4 @@
-"""Operators of other systems as operations of a network: the row ``operator``, which αNAS's paper does not have.
+"""Operators of other systems as operations of a network: the row ``operator``, which αNAS's paper lacks.
 
 αNAS chooses the node of the operation; a pGraph or a Canvas kernel computes the result. The operation contains the
 operator's file, so a network with it is still one file. A tensor is (batch, rows, columns, channels), as everywhere in
@@ -27,7 +27,7 @@ _LAST = (0, 2, 3, 1)  # for each of αNAS's axes, the operator's axis
 
 @lru_cache(maxsize=256)
 def read(text: str) -> Operator:
-    """Read the operator of a file. Raises FormatError in one line, also for a whole network (no operation)."""
+    """Read the operator of a file. Raises FormatError in one line, also for a whole network."""
     from syno_lab.systems import read_operator
 
     operator = read_operator(text)
@@ -37,7 +37,7 @@ def read(text: str) -> Operator:
 
 
 def operation_of(operator: Operator) -> Operation:
-    """Make an operation from an operator. Raises SpecError for an operator of whole networks, and for a long file."""
+    """Wrap an operator in an operation that keeps the channels. Raises SpecError for a whole network or a long file."""
     from syno_lab.alpha.operations import operation
 
     return operation(NAME, file=operator.to_json())

@@ -45,11 +45,11 @@ class Windows(NamedTuple):
 
 @lru_cache(maxsize=1 << 12)
 def of_windows(windows: Windows) -> Letter | None:
-    """Return the mark of an axis and its result axis; x if windows skip positions, None if no window reads any."""
+    """Return the mark of an axis and its result axis; x if windows skip positions, None if they read no position."""
     size, number, width, step, apart, before = windows
     if width == 1 or apart == 1:
         return _of_intervals(windows)
-    # Far from the borders, the pattern of read positions repeats with each step, so a shorter axis has the same mark.
+    # Far from the borders, read positions repeat with each step: a shorter axis with equal borders has the same mark.
     borders = 4 * ((width - 1) * apart + abs(before) + step)
     fewer = max(0, min((size - borders) // step, number - borders // step - 1))
     size, number = size - fewer * step, number - fewer
@@ -79,7 +79,7 @@ def _of_intervals(windows: Windows) -> Letter | None:
     most = max(min(size, begin + width) - max(0, begin) for begin in begins)
     if most == size:
         return "a"
-    # All positions are read if no gap is between windows and the first and last window reach the ends of the axis.
+    # All positions are read if windows leave no gap, and the first and the last window reach the ends of the axis.
     skips = width < step or before < 0 or (number - 1) * step - before + width < size
     return "x" if skips else "m" if most > 1 else "o"
 
@@ -107,7 +107,7 @@ def by_windows(before: Shape, after: Shape, spatial: Sequence[Windows], channels
 
 
 def by_channels(before: Shape, mark: Letter) -> Pairing:
-    """Return the pairing of an operation on each position alone; ``mark`` is the mark of the channel axis."""
+    """Return the pairing of an operation on the channels of each position; ``mark`` is the mark of the channel axis."""
     return diagonal(before, [*repeated("o", len(before) - 1), mark])
 
 
@@ -117,7 +117,7 @@ def repeated(mark: Letter, times: int) -> list[Letter]:
 
 
 def selected(after: Shape, before: Shape, places: Sequence[int]) -> Pairing:
-    """Return the pairing where input axis i is result axis ``places[i]``, or is summed over if this is -1.
+    """Return the pairing where input axis i becomes result axis ``places[i]``; -1 means a sum over the input axis.
 
     An input axis of size 1 may have any size in the result (broadcasting).
     """

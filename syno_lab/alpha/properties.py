@@ -111,11 +111,11 @@ class Property(Generic[State, Value]):
         join: the state of a tensor, from its states along two paths.
         value: the value of a state.
         apart: the value for an input and an output that no path connects, from their shapes.
-        distance: the distance of a value from the wanted value: 0 only if the value suffices, infinity if no chain of
-            operations leads to the wanted value. With a true third argument, the distance is a share of the wanted
+        distance: the distance of a value from the wanted value: 0 exactly if the value suffices, infinity if no chain
+            of operations leads to the wanted value. With a true third argument, the distance is a share of the wanted
             value, as in the authors' published code; otherwise it is the paper's distance.
         weaker: a wanted value after a random mutation; None (any value) if the mutation removes the wanted value.
-        has_inputs: whether an output's value differs from input to input.
+        has_inputs: whether the value of an output depends on the input from which it is computed.
     """
 
     name: str
@@ -164,7 +164,7 @@ def _shape_distance(value: Shape, target: Shape, normalised: bool) -> float:
 
 @lru_cache(1 << 14)
 def _leads(axes: Shape, target: Shape) -> bool:
-    """Return whether strides with whole quotients, or a pool over whole axes, lead to ``target``."""
+    """Return whether strides with whole quotients lead from ``axes`` to ``target``, or a pool over whole axes does."""
     if axes == target or not divides(axes, target):
         return axes == target
     fewer = {tuple(-(-size // stride) for size in axes) for stride in STRIDES} - {axes}
@@ -177,7 +177,7 @@ def divides(before: Shape, after: Shape) -> bool:
 
 
 #: The shape of an output (section 3.3); a shape satisfies only an equal wanted shape. The distance is Definition 4.13
-#: with a_i/b_i - 1 instead of a_i/b_i, which is not 0 for equal shapes; the share is the share of unequal axes.
+#: with a_i/b_i - 1 instead of a_i/b_i, because a_i/b_i is not 0 for equal shapes. As a share: that of unequal axes.
 SHAPE: Property[Shape, Shape] = Property(
     name="shape",
     start=lambda shape: shape,
@@ -213,12 +213,12 @@ def _depth_distance(value: int, target: int, normalised: bool) -> float:
 
 @cache
 def depth_property(producer: Producer | None = None) -> Property[Runs, int]:
-    """Return the depth: the most runs of alternately linear and non-linear operations on a path (section 3.2).
+    """Return the depth property: the most alternating runs of linear and non-linear operations on a path (section 3.2).
 
     Args:
-        producer: None to count runs. The authors' published code counts changes between linear and non-linear instead,
-            including a change from ``producer``, the kind of the operation before the subgraph, to the first operation.
-            An input of the network counts as non-linear.
+        producer: None to count runs, 0 without operations. The authors' published code counts changes between linear
+            and non-linear instead, including a change from ``producer`` to the first operation. ``producer`` is the
+            kind of the operation before the subgraph; an input of the network counts as non-linear.
     """
     return Property(
         name="depth",
@@ -291,7 +291,7 @@ def _fewer_pairings(matrix: Pairing, rules: Relax, rng: random.Random) -> Pairin
 
 
 #: The mixing property: how locally input and output axes are paired (section 3.1). Pairings compose as matrices (Lemma
-#: 3.6). The distance counts entries that are too small (Definition 4.9), or is their share.
+#: 3.6). The distance counts entries that are too small (Definition 4.9), or is their share of the wanted pairings.
 MIXING: Property[Pairing, Pairing] = Property(
     name="mixing",
     start=_identity,

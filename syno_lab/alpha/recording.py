@@ -405,7 +405,7 @@ class _Recorder(TorchFunctionMode):
                 if not hasattr(module, "forward"):  # this module has other methods only
                     continue
             inner, hooked = wrapped(module), has_hooks(module)
-            whole = bool(path) and is_whole(module)  # of a network that is one layer, the functions inside are recorded
+            whole = bool(path) and is_whole(module)  # a network that is one layer is recorded by its functions
             module.forward = self._watched(path, inner or module.forward, whole and not hooked)
             call = self._watched(path, module._call_impl, whole) if hooked else module.forward
             module._compiled_call_impl = call

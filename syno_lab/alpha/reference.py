@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 
 def weight_order(graph: Graph) -> list[int]:
-    """Return the nodes in the order of their weights; operators of other systems (modules) come last."""
+    """Return the nodes in the order of their weights; operators of other systems come last."""
     return sorted(range(len(graph.nodes)), key=lambda number: graph.nodes[number].operation.name == operator_node.NAME)
 
 

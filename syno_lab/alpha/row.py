@@ -53,7 +53,7 @@ class Rel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
         return size // self.div
 
     def __str__(self) -> str:
-        """Return the size as text: ``2*C`` or ``3*C/4`` of the channels, ``B`` of the batch, ``axis 1`` of axis 1."""
+        """Return the size as text: ``C``, ``2*C`` or ``3*C/4`` of the channels, ``B`` of the batch, or ``axis 1``."""
         name = {-1: "C", 0: "B"}.get(self.axis, f"axis {self.axis}")
         return f"{f'{self.mul}*' if self.mul > 1 else ''}{name}{f'/{self.div}' if self.div > 1 else ''}"
 
@@ -110,7 +110,7 @@ class Row:
     Attributes:
         name: the name of the operation.
         shape: the rule for the shape of the result.
-        pairing: the rule for the pairing of the result's axes (rows) with the axes (columns) of the input of a number.
+        pairing: the rule for the pairing of the result's axes (rows) with an input's axes (columns), by input number.
         attributes: the definitions of the attributes, by name.
         weights: the shapes of the weights, in the order of PyTorch's layers (:mod:`syno_lab.alpha.reference`).
         flops: the FLOPs for the given shapes, batch included.

@@ -95,7 +95,7 @@ class NetworkState:
         return {**Counter(node.operation.name for node in network.graph.nodes), "blocks": len(network.blocks)}
 
     def towards(self, operator: Any) -> Sequence[Step]:
-        """Return the next edit towards a variant of the same seed; if the state is the variant, the stop."""
+        """Return the next edit towards a variant of the same seed, or the stop if the state is the variant."""
         if self.is_complete or not isinstance(operator, NetworkOperator):
             return ()
         done, edits = self.variant.edits, operator.variant.edits

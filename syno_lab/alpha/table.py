@@ -16,7 +16,7 @@ from syno_lab.errors import SpecError
 from syno_lab.inputs import LARGEST_SIZE, quoted
 
 SAME = "same"
-#: The row for all operations that αNAS does not know. Traced networks contain opaque nodes; a chosen region never does.
+#: The row for all operations that αNAS does not know. Traced networks contain opaque nodes; a chosen region has none.
 #: The pairing is unknown, so the table has the least pairing.
 OPAQUE = "opaque"
 
@@ -147,7 +147,7 @@ def _attention_shape(at: Applied) -> Shape:
 
 
 def _terms(equation: Value) -> tuple[list[str], str] | None:
-    """Return the letters of an einsum's two inputs and its result; None unless letters are unique in each tensor."""
+    """Return the letters of an einsum's two inputs and result; None for a wrong text and for repeats in a tensor."""
     if not isinstance(equation, str) or len(equation) > 4 * MOST_AXES:
         return None
     left, arrow, result = equation.partition("->")
@@ -281,7 +281,7 @@ def _transpose_pairing(at: Applied, number: int) -> Pairing:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 #: The values from which synthesis chooses (the specification, 2.1); `FEATURES` are relative to the input's channels.
-#: The source gives only the number of dilations; the groups of a group norm are numbers that can divide the channels.
+#: Only the number of dilations is known; the groups of a group norm are numbers that can divide the channels.
 FEATURES = (Rel(1, 4), Rel(1, 2), Rel(1), Rel(2), Rel(4))
 KERNELS, STRIDES, DILATIONS, WINDOWS = (1, 3, 5), (1, 2, 3), (1, 2, 3), (2, 3, 4, 8, 0)
 GROUPS = (1, 2, 4, 16, 64)

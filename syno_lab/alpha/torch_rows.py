@@ -1,7 +1,7 @@
 """The rules that turn calls of PyTorch into operations with attributes.
 
-A rule takes a call and adds nodes for the call. If no row of the table is exactly equivalent, the rule returns None or
-raises SpecError; the call becomes an opaque node. The result's shape is compared with the shape in the network.
+A rule takes a call and adds nodes for the call. If no row computes exactly what the call computes, the rule returns
+None or raises SpecError; the call becomes an opaque node. The result's shape is compared with the shape in the network.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def _are_alike(tracer: Tracer, left: Placed, right: Placed) -> bool:
 
 
 def _aligned(tracer: Tracer, left: Placed, right: Placed, source: str) -> tuple[Placed, Placed]:
-    """Return both tensors, axes in the order of the tensor with more; the other tensor gets leading axes of size 1."""
+    """Return both tensors in the axis order of the tensor with more axes; the other gets leading axes of size 1."""
     rank = max(len(left.axes), len(right.axes))
 
     def full(value: Placed) -> Placed:

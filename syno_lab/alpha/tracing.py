@@ -114,8 +114,8 @@ class Origin:
 def trace(net: nn.Module, example: Example) -> Graph:
     """Trace a network as a graph with shapes for one example: (1, spatial axes…, channels).
 
-    The network is traced in evaluation mode. Random computations of training alone are not traced, except dropout and
-    stochastic depth. :attr:`.Node.source` is the path of a module, or the path and a called function, as in
+    The network is traced in evaluation mode. Random computations that only run in training are not traced, except
+    dropout and stochastic depth. :attr:`.Node.source` is the path of a module, or the path and a called function, as in
     ``layers.0.relu()``. The graph keeps the network, so that :meth:`.Graph.to_torch` can copy its weights.
 
     Modules of TorchScript, modules with hooks, calls under ``no_grad`` or autocast, and autograd functions become
@@ -125,7 +125,7 @@ def trace(net: nn.Module, example: Example) -> Graph:
     Args:
         net: the network, which stays unchanged.
         example: the shape of an input without the batch, [C, H, W] for images; or one or several tensors whose first
-            axis is the batch. Only the shapes and dtypes of the tensors matter.
+            axis is the batch. The trace uses only the shapes and dtypes of the tensors.
 
     Raises SpecError in one line for a network that fails on the example or cannot be traced. Causes are branches on
     values of tensors, changes in place of tensors that are used later, and a graph with other results than the network.
@@ -216,7 +216,7 @@ class Tracer:
         return self.put(operation("transpose", axes=order), value.tensor, source=source)
 
     def operand(self, leaf: Any) -> Placed | None:
-        """Return an argument as a tensor of the graph: a value, or a parameter of no called module; else None."""
+        """Return the graph's tensor for an argument: a value, or a parameter outside of called modules; else None."""
         if isinstance(leaf, Value):
             return self.placed[leaf.number]
         if isinstance(leaf, Weight):
@@ -231,7 +231,7 @@ class Tracer:
         return None
 
     def sizes(self, number: int, like: Placed, axes: Sequence[int]) -> tuple[int | Rel, ...] | None:
-        """Return the sizes of axes; sizes that grow with the batch are relative to ``like`` (None: impossible)."""
+        """Return a tensor's sizes, relative to ``like`` if they grow with the batch. None if ``like`` does not grow."""
         shape, grows = self.seen.shape(number), self.seen.grows(number)
         if not any(grows):
             return tuple([shape[axis] for axis in axes])

@@ -160,7 +160,7 @@ class Properties:
         return float(sum(pairs)) / (len(pairs) if self.normalised and pairs else 1)
 
     def distance(self, graph: Graph) -> float:
-        """Return the sum of all distances, 0 only if all properties are satisfied. Raises as :meth:`distances`."""
+        """Return the sum of all distances: 0 exactly if all properties are satisfied. Raises as :meth:`distances`."""
         return sum(self.distances(graph).values())
 
     def satisfied_by(self, graph: Graph) -> bool:
