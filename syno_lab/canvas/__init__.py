@@ -23,8 +23,8 @@ from syno_lab.canvas.rules import RULES as RULES
 from syno_lab.canvas.rules import Room as Room
 from syno_lab.canvas.sampler import Sampler as Sampler
 
-# Drafts and kernels do not import the modules for growth, fitting and drawing, so their methods that need them are
-# bound here, as syno_lab.api does for pGraphs.
+# Drafts and kernels do not import the modules for growth, fitting and drawing. Their methods that need these modules
+# are added here, as syno_lab.api does for pGraphs.
 _METHODS = {
     Draft: {
         "broadcast": broadcast,

@@ -51,7 +51,7 @@ class Aim:
     """The places, the budget and the limits for which a kernel is built."""
 
     places: tuple[Place, ...] = (EXAMPLE,)  # The convolutions that the kernel replaces.
-    budget: Budget = NO_BUDGET  # The budget for the sum over all layers.
+    budget: Budget = NO_BUDGET  # The budget for the costs of all layers together.
     groups: tuple[int, ...] = group_choices_of((EXAMPLE,))  # The numbers of groups (G) to try.
     room: Room = FREE_HAND  # The limits of the kernel.
     fewest: int = 1  # The least number of primitives.
@@ -71,7 +71,7 @@ class Aim:
 
     @classmethod
     def within(cls, places: tuple[Place, ...], budget: Budget, groups: tuple[int, ...], room: Room, **more: Any) -> Aim:
-        """Return the aim with these values; with a budget, ``room`` refuses what cannot be within the budget."""
+        """Return the aim with these values; with a budget, its room refuses primitives that exceed the budget."""
         has_limits = budget.max_flops is not None or budget.max_params is not None
         costs = LeastCosts(places, budget, *(groups or (1,))) if has_limits else None
         return cls(places, budget, groups, replace(room, costs=costs), **more)
@@ -174,7 +174,7 @@ class AimedDraft:
 
     @cached_property
     def base(self) -> Solution | str:
-        """The base solution for all layers, also of an incomplete draft, with its costs; or why there is none."""
+        """The base solution and its costs for all layers, also for an incomplete draft; or why there is none."""
         # The variable of a complete draft's output is solved first; another draft is counted as if it were a kernel.
         draft = self.draft.kernel().draft if self.draft.is_complete else self.draft
         kernel = Kernel._of(draft, self.aim.normalise)
@@ -190,9 +190,9 @@ class AimedDraft:
 _WHAT = "looking for a way to an operator"
 #: The share of the time for finding a path that is provably shortest; the rest is for a random path.
 _PROOF = 0.5
-#: The most primitives of a random path beyond the needed primitives, and of its kernel (about).
+#: A random path has at most `_MORE` primitives beyond the needed number; its kernel has about `_MANY` at most.
 _MORE, _MANY = 4, 12
-#: The number of steps that a random path removes at a dead end, and how often it may do so.
+#: The number of steps that a random path removes at a dead end, and the most removals of a path.
 _BACK, _RETURNS = 2, 3
 _REFUSALS = 30  # steps that the user's rules refuse before a random path starts again
 

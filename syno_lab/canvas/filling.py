@@ -41,7 +41,7 @@ class Solution(NamedTuple):
 
 
 def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Solution | str:
-    """Return the solution for :func:`syno_lab.canvas.fitted.fill` (with the same arguments), or why there is none."""
+    """Return the solution that :func:`syno_lab.canvas.fitted.fill` needs for these arguments, or why there is none."""
     merged = _merged(tuple(places))
     if not merged:
         return "expected at least one place, found none"
@@ -234,7 +234,7 @@ class _Solver:
         return _value(flops, values), _value(params, values)
 
     def fill(self) -> None:
-        """Double the variables, then increase them by a half, by a quarter, … by one lcm, within the budget."""
+        """Double the variables, then increase them by a half, by a quarter, … down to one lcm, while they fit."""
         if min(self.most) == inf:
             return
         halvings = 0
@@ -279,7 +279,7 @@ class _Solver:
 class _Price(NamedTuple):
     """The cost of a step."""
 
-    share: float  # The step's share of the budget, for FLOPs or parameters: the larger share.
+    share: float  # The larger of the step's two shares: of the limit of FLOPs, and of parameters.
     more: tuple[int, int]  # The FLOPs and parameters that the step adds.
     after: tuple[int, int]  # Costs of the place after the step.
     multiple: int  # Multiple of the lcm after the step.

@@ -25,9 +25,9 @@ from syno_lab.canvas.shape import Shape, Size, fault_of, solve_for_image, substi
 #: The share of FCs that may also have C channels. Chosen for ResNet-20's kernels: with 0.1, a tenth more kernels keep a
 #: dynamic variable. But few kernels then have an FC of C channels, which is the most common FC.
 _SET_CHANNELS = 0.4
-#: If dynamic variables are preferred: the share of FCs whose input has a dynamic variable. So the variable between two
-#: FCs stays. Chosen on ResNet-20: from 0 to 0.8 the share of kernels that keep a variable rises from 29 to 40 % at the
-#: same rate.
+#: If dynamic variables are preferred: the share of FCs on a tensor with a dynamic variable, where a draft has such a
+#: tensor. So the variable between two FCs stays. Chosen on ResNet-20: from 0 to 0.8 the share of kernels that keep a
+#: variable rises from 29 to 40 % at the same rate.
 _ON_FREE = 0.8
 _TRIES = 8  # The number of random pairs of tensors that are tried before all pairs are listed.
 #: Primitives that read along an axis of the image if their parameter names the axis.

@@ -55,7 +55,7 @@ def broadcast(draft: Draft, name: str, lhs: int, rhs: int, by: str | None = None
 
 @lru_cache(maxsize=1 << 16)
 def matches(lhs: Shape, rhs: Shape) -> tuple[Match, ...]:
-    """Return all ways to broadcast a tensor of the shape ``lhs`` onto a tensor of the shape ``rhs``.
+    """Return all ways to broadcast a tensor of shape ``lhs`` onto a tensor of shape ``rhs``; empty if there is none.
 
     A substitution may make the shape of another tensor illegal: then :meth:`Draft.substitute` refuses it.
     """

@@ -16,7 +16,7 @@ from syno_lab.errors import PrimitiveError, SynoError
 from syno_lab.inputs import count_of, quoted
 from syno_lab.sessions.shown import Explanation, Group, Item, Preview, Tick, Ticked, Used, Why
 
-#: The most candidates of one primitive that are shown, allowed or refused; the most with a computed distance.
+#: The most allowed and the most refused candidates of a primitive that are shown; the most whose distance is computed.
 SHOWN, JUDGED = 40, 200
 
 
@@ -197,7 +197,7 @@ def ticks(state: AimedDraft) -> list[Tick]:
 
 
 def _on_ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str]) -> list[Candidate]:
-    """Return the candidates for one selected tensor (as LHS or RHS), or for a broadcast of two.
+    """Return the candidates for one selected tensor (as LHS or RHS), or for a broadcast of two tensors.
 
     Raises SynoError for an unknown tensor, and for more than one tensor on a side.
     """

@@ -118,7 +118,7 @@ class Number(NamedTuple):
     place: str  # The place's name (:func:`place_name`).
     layers: int  # The number of layers at the place.
     variable: str  # The variable's name, such as x0.
-    lcm: int  # The least common multiple that divides the value.
+    lcm: int  # The value is a multiple of this number.
     base: int | None  # The variable's value in the base solution, or None.
     doublings: int | None  # How often the base value was doubled; None for a value below the base value.
     more: int | None  # The value minus the doubled base value.

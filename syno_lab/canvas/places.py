@@ -23,7 +23,7 @@ WINDOWS = (1, 3, 5, 7)
 class Place:
     """Equal convolutions of a network, which one kernel with one solution replaces.
 
-    The template runs on C = min(c_in, c_out) channels, once for each of :attr:`parts`, after a pooling for a stride.
+    The template runs on C = min(c_in, c_out) channels, once for each of :attr:`parts`. A stride is a pooling before it.
 
     Attributes:
         c_in, c_out: the numbers of channels; one of them divides the other.
@@ -98,7 +98,7 @@ class Budget:
         max_flops, max_params: the most FLOPs for one example, and the most weight elements, which the solver uses up.
         min_flops, min_params: the least FLOPs and weight elements of the result.
 
-        Raises SpecError where a limit is no whole number from 1 up, or a lower limit is above the upper limit.
+    Raises SpecError where a limit is no whole number from 1 up, or a lower limit is above the upper limit.
     """
 
     max_flops: int | None = None

@@ -220,7 +220,7 @@ class Parts(NamedTuple):
 
 
 def span_of(parameter: str) -> tuple[int, int]:
-    """Return the slots of RHS onto which LHS repeats, as a range of :data:`SLOTS`; empty if the sides match one to one.
+    """Return the slots of RHS onto which LHS repeats, as a range of :data:`SLOTS`; empty for sides of equal sizes.
 
     The parameter names the first and last slot: ``C``, or ``C..KW``. Raises PrimitiveError for another form.
     """

@@ -1,8 +1,8 @@
 """The pruning rules of Canvas, each with its reason, and the limits of a growing kernel (section 6.1).
 
-A rule checks a node before it is added to a draft, and may prune it. An *exact* rule loses no kernel. A node that it
-prunes has a constant result, or for some weights a draft without the node, with no more primitives, computes the same.
-An *approximate* rule may lose kernels.
+A rule checks a node before it is added to a draft, and may prune it. An *exact* rule loses no kernel: it prunes a node
+whose result is constant, or whose result another draft computes without the node, perhaps with other weights. The other
+draft has at most as many primitives. An *approximate* rule may lose kernels.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _is_mean_of_softmax(at: Added) -> bool:
 
 
 def _has_one_sign(at: Added, image: Range = ANY) -> bool:
-    """Return whether the input has no negative, or has no positive elements, for images in a range of values."""
+    """Return whether the input has no negative elements or no positive elements, for images in a range of values."""
     low, high = range_of(at.nodes, at.inputs[0], image)
     return low >= 0 or high <= 0
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from syno_lab.models.layers import Example
     from syno_lab.models.sites import Site
 
-#: Among kernels of so many primitives of any type, 5,000 draws seldom repeat a kernel. Chosen for ResNet-20.
+#: From this number of primitives on, of all types, 5,000 draws repeat few kernels. Chosen from 5 and 6 for ResNet-20.
 _MANY = 5
-#: The number of primitives that an attempt removes at a dead end, and how often it may do so.
+#: The number of primitives that an attempt removes at a dead end, and the most removals of an attempt.
 _BACK, _RETURNS = 2, 3
 #: The least number of FCs that is drawn, if allowed: a kernel with one FC has no dynamic variable to solve.
 _AIM = 2
@@ -55,7 +55,7 @@ class Sampler:
 
     Args:
         places: the convolutions that one kernel replaces, as places or as sites of a network; sites that no kernel can
-            replace stay. For a network: its dense convolutions larger than 1 x 1.
+            replace stay unchanged. Or a network, for its dense convolutions larger than 1 x 1.
         example: for a network, the shape [C, H, W] of one image, or a tensor (:func:`syno_lab.models.layers.survey`).
         max_flops, max_params: the budget, as shares of these convolutions' costs; None: no limit.
         min_flops, min_params: the least costs of a kernel, as shares of the convolutions' costs.

@@ -1,4 +1,4 @@
-"""Canvas's kernels as a search space: choices of the number of primitives, of each one's name and tensors, and of G.
+"""Canvas's kernels as a search space: choices of the number of primitives, their names and tensors, and of G.
 
 A random descent draws kernels nearly as the sampler does (:mod:`syno_lab.canvas.growth`). Each primitive takes two
 steps, one for its name and one for its tensors, so that pairs of tensors are evaluated for one name only.
@@ -32,7 +32,7 @@ from syno_lab.search.protocol import Child, State, Step, Taken
 
 #: The default for the most primitives of a kernel in a search.
 PRIMITIVES = 12
-_RARE = 1e-3  # the least probability of a name, for drafts to which no other applies
+_RARE = 1e-3  # the least chance of a kind of primitives, for drafts to which no other applies
 
 
 class KernelSpace(OperatorSpace):

@@ -412,7 +412,7 @@ def _key_of(make: Callable[[], Fitted], normalise: bool) -> str:
 def traces(values: Sequence[Any]) -> list[list[TracedStep]]:
     """Return the primitives of each kernel (fitted or not) or draft, in order.
 
-    Two primitives are equal if name, parameter and input tensors are equal, up to the kernel's input.
+    Two primitives are equal if name, parameter and inputs are equal; inputs are compared back to the kernel's input.
     """
     keys: dict[Any, int] = {}
     return [_trace(_draft(value), keys) for value in values]

@@ -95,7 +95,7 @@ class Canvas(System):
         return operator.complete_binding(numbers)
 
     def placement(self, operator: Fitted, sites: Sequence[Site], strides: Strides) -> Placement:
-        """Return the kernel in every convolution that it can replace, after a pooling for a stride."""
+        """Return a placement of the kernel in each convolution that it can replace, after a pooling for a stride."""
         from syno_lab.models.slot import InSlots
 
         return InSlots(operator, [replace(site, obstacle=obstacle_to(site)) for site in sites], "shape")

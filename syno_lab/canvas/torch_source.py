@@ -87,7 +87,7 @@ def to_torch_source(operator: AtPlaces, bound: dict[str, int]) -> str:
 class _Writer:
     """The writer of an operator's source for a binding.
 
-    Names in the source: ``image`` is the pooled input; m images, n = m · parts; t0, t1, … are the tensors.
+    Names in the source: ``image`` is the pooled input; m is the number of images, n = m · parts; t0, … are tensors.
     """
 
     def __init__(self, operator: AtPlaces, bound: dict[str, int]) -> None:

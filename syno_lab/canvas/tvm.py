@@ -64,7 +64,7 @@ class _Writer:
         self.views = [view_of(self.kernel, number) for number in range(len(self.kernel.shapes))]
         self.padded: dict[View, te.Tensor] = {}
         self.made: dict[int, te.Tensor] = {0: self._pooled()}
-        #: The names of stages that MetaSchedule inlines into the next stage: those without a sum, exp and computed
+        #: The names of stages that MetaSchedule inlines into the next stage: stages without sum, exp and computed
         #: index. Each name has the stages from which the inlined stage is computed.
         self.inlined: dict[str, frozenset[str]] = {}
         self.is_kept = False  # whether MetaSchedule keeps the present stage instead of inlining it
@@ -363,14 +363,14 @@ class _Writer:
             return stage
         # With several source stages, MetaSchedule would treat this stage as the write-back of each sum. It would move
         # the stage into the loops of one sum, where the other sums are missing (a ScheduleError). Clamping an index
-        # prevents this and changes no value: the longest axis but the last, which is vectorized.
+        # prevents this and changes no value. It is the index of the longest axis but the last, which is vectorized.
         self.inlined.pop(name, None)
         longest = max(range(len(rhs)), key=lambda axis: (rhs[axis] > 1, axis < len(rhs) - 1, rhs[axis]))
         return self._compute(tensor, lambda n, a, at: element(n, a, at, right.filled[longest]), name)
 
 
 #: MetaSchedule's rules may generate wrong code for an untiled sum that a later stage reads. The rules move the sum into
-#: the loops of that stage, which counts terms several times (syno_lab.codegen.tvm_stage). This turns the rules off.
+#: the loops of that stage, and terms are counted several times (syno_lab.codegen.tvm_stage). This turns the rules off.
 _UNSCHEDULED = {"schedule_rule": "None"}
 
 
@@ -378,7 +378,7 @@ _BLENDS = {"add": add, "sub": sub, "mul": mul, "min": te.min, "max": te.max}
 
 
 def _divided(index: Index, number: int, size: int) -> tuple[Index, Index]:
-    """Return the number of the block of ``size`` elements with an index, and the position in the block."""
+    """Return which of ``number`` blocks of ``size`` elements contains an index, and the position in this block."""
     # TVM simplifies without the bounds of the index, so the zeros are explicit here.
     if number == 1:
         return 0, index
@@ -395,7 +395,7 @@ def _flat(place: Sequence[Index], sizes: Iterable[int]) -> Expr:
 def _viewed(place: Sequence[Index], sizes: Sequence[int], wanted: Sequence[int]) -> list[Index]:
     """Return the indices of an element along axes of other sizes, in memory order, modulo the volume of the axes.
 
-    Trailing equal axes keep their index (leading ones too, if nothing repeats), so that TVM recognises a view.
+    Trailing equal axes keep their index (also leading equal axes, if nothing repeats), so that TVM recognises a view.
     """
     place, sizes, wanted = list(place), list(sizes), list(wanted)
     before: list[Index] = []

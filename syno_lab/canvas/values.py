@@ -116,7 +116,7 @@ _BLEND: dict[str, Callable[[Range, Range], Range]] = {
 
 
 class Term(NamedTuple):
-    """A tensor, by its number, and the broadcasts that repeat it, the last broadcast first."""
+    """A tensor, by its number, and the broadcasts that repeat it, the last broadcast first; views are left out."""
 
     tensor: int
     repeats: tuple[Parts, ...] = ()
@@ -175,7 +175,7 @@ def left_after_cancelling(
 
 
 def is_at_hand(shapes: Shapes, terms: dict[Term, int], wanted: Shape) -> bool:
-    """Return whether a sum of terms with counts is constant, is a tensor of the draft, or takes one primitive.
+    """Return whether a sum of counted terms is constant, a tensor of the draft, or one primitive on the draft.
 
     ``wanted`` is the shape of the sum.
     """

@@ -195,7 +195,7 @@ class SystemConformance:
         _same(output, case.operator.reference(*arrays, binding=case.binding), 1e-4)
 
     def test_a_fingerprint_tells_functions_apart(self, case: Case) -> None:
-        """Check that a fingerprint has 32 hexadecimal digits, survives reading, and changes with the sizes."""
+        """Check that a fingerprint has 32 hexadecimal digits, stays after reading, and changes with the sizes."""
         fingerprint = case.operator.fingerprint(case.binding)
         assert len(fingerprint) == 32
         assert set(fingerprint) <= set("0123456789abcdef")
