@@ -135,11 +135,11 @@ def find_cifar(path: Path) -> tuple[Path, CifarFormat]:
         if (path / form.folder).is_dir():
             return path / form.folder, form
     names = sorted(printable(entry.name, 40) for entry in path.iterdir())
-    message = "an empty folder" if not names else ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    actual = "an empty folder" if not names else ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
     expected = ", ".join(form.folder for form in CIFAR_FORMATS)
     raise DataError(
         f"expected one of {expected}, or class folders of images, or train and val with class folders in each, in "
-        f"{path}, found {message}; name a folder that holds one of them"
+        f"{path}, found {actual}; name a folder that holds one of them"
     )
 
 

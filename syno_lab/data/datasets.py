@@ -194,14 +194,14 @@ def load_dataset(
     ``path`` may also be a folder of images in class folders (see :mod:`.image_folder`), or ``"digits"``. A CIFAR file
     may have any number of complete records.
 
-    ``size``: height and width to which images in class folders are scaled, by default 224; CIFAR's images are not
-    scaled. ``train_images`` and ``test_images``: the numbers of images that are read, from the beginning of each part.
+    ``size``: height and width to which images in class folders are scaled, by default 224; other images are not scaled.
+    ``train_images`` and ``test_images``: how many first images are used; of class folders, only these are read.
     ``holdout``: the share of the training images that becomes the test part (:meth:`Dataset.holding_out`). The data
     set's own test images are then not used, and ``test_images`` counts held-out images.
 
-    With ``download``, a missing folder is downloaded first. A path that ends with the name of a form downloads that
-    form; any other path gets ``cifar-10-batches-bin``. Without ``path`` and ``SYNO_LAB_DATA``, the user's cache folder
-    is used. ``base_url`` and ``known_hash`` are for mirrors, see :func:`download_cifar`.
+    With ``download``, a missing folder is downloaded first: the form with which the path ends, else
+    ``cifar-10-batches-bin`` into that path. Without ``path`` and ``SYNO_LAB_DATA``, the user's cache folder is used.
+    ``base_url`` and ``known_hash`` are for mirrors, see :func:`download_cifar`.
 
     Raises DataError for a missing folder or file, an empty folder, a file with an incomplete record, a label out of
     range, a pickle with more than plain data, and a download that fails.

@@ -65,7 +65,7 @@ def find_layout(path: Path) -> Layout:
 
 
 def images(folder: Path, *, is_deep: bool = False, most: int | None = None) -> Iterator[Path]:
-    """Yield the image files in ``folder``, and with ``is_deep`` in its subfolders; ``most`` entries are read at most.
+    """Yield the images in ``folder``, with ``is_deep`` in subfolders too; read at most ``most`` entries (None: all).
 
     Links that lead to a parent folder are not followed.
     """

@@ -29,7 +29,7 @@ _TOLD_APART = 64
 _READ_AT_ONCE = 256
 #: The largest number of examples in a part; the limit exists because their random order is in memory.
 MOST = 100_000_000
-#: The time limit in seconds for reading the labels of a part; other labels stay unknown.
+#: The time limit in seconds for reading the labels of a part; labels that are not read in this time stay unknown.
 LOOK_S = 10.0
 _MOST_LISTED = 5
 
@@ -126,7 +126,7 @@ class OwnData:
     def of(cls, found: object, name: str, clock: Callable[[], float] = time.monotonic) -> OwnData:
         """Check the first examples of a pair (train, test), and read labels of both parts for :data:`LOOK_S` each.
 
-        The number of classes is the length of the training part's ``classes``, else it comes from the highest label.
+        The number of classes is the length of the training part's ``classes``, else the highest label read, plus 1.
         """
         if not isinstance(found, Sequence) or isinstance(found, str) or len(found) != 2:
             count = f"{len(found)}" if isinstance(found, list | tuple) else kind_of(found)

@@ -29,7 +29,7 @@ MOST_HELD = 1 << 29
 """The largest number of bytes of a folder's decoded images in memory; a larger folder is streamed."""
 
 MOST_COUNTED = 2048
-"""The number of first training images, of all classes, whose channels' mean and deviation are used."""
+"""Mean and deviation of the channels are those of this number of first training images, which cover all classes."""
 
 PREFETCH = 2
 """The number of batches that each worker process decodes in advance."""
@@ -142,7 +142,7 @@ class Decoder:
         return len(self._batches)
 
     def images(self, batches: Sequence[Batch]) -> Iterator[NDArray[np.uint8]]:
-        """Yield the images uint8 [B, C, S, S] of each batch; an iterator from an earlier call yields no more images.
+        """Yield the images uint8 [B, C, S, S] of each batch; do not use an iterator of an earlier call any more.
 
         Raises DataError if an image cannot be decoded.
         """

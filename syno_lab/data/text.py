@@ -69,7 +69,7 @@ class TextData:
     def bytes_per_token(self, most: int | None = None) -> float:
         """Return the mean UTF-8 bytes of the test part's first ``most`` predicted tokens (all except its first token).
 
-        A loss in nats per token, divided by this mean, is a loss per byte. It compares vocabularies.
+        A loss in nats per token, divided by this mean, is a loss per byte. Losses per byte compare vocabularies.
         """
         return float(self.tokens.lengths[self.test[1 : None if most is None else most + 1]].mean())
 

@@ -13,7 +13,7 @@ from syno_lab.training.records import Stopped
 Phase = Literal["train", "test"]
 
 WARM_UP_BATCHES = 1
-"""The number of first batches that a pace excludes: libraries load kernels, and memory is first touched."""
+"""The number of a process's first batches that the pace excludes, because they load kernels and first touch memory."""
 
 LEAST_BATCHES = 3
 """The number of training batches after the warm-up from which on the pace is used."""
@@ -26,7 +26,7 @@ SLACK = 1.25
 
 
 STANDSTILL, STANDSTILL_S = 20, 5.0
-"""A batch over this multiple of the pace, and over this number of seconds, was stopped from outside."""
+"""A batch that takes more than this multiple of the pace and this number of seconds was stopped from outside."""
 
 
 class Stop(Exception):  # noqa: N818 - not an error: it carries the reason out of the loops
@@ -93,7 +93,7 @@ class Limits:
 
     @property
     def work_s(self) -> float:
-        """Seconds for which the training's thread was on a processor; on a GPU, wall seconds."""
+        """Seconds since the start for which the training's thread was on a processor; on a GPU, wall seconds."""
         return self._work_clock() - self._work_start
 
     @property

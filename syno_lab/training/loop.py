@@ -35,7 +35,7 @@ ZERO_GRADIENTS = 3
 """A training ends after this number of successive batches (or a whole epoch) with zero gradients at a loss above 0."""
 
 CLOSING, CLOSING_SHARE = 20, 0.25
-"""The number of last batches, and the largest share of an epoch, whose mean loss is a training's closing loss."""
+"""A training's closing loss is the mean over this number of last batches, at most this share of an epoch's batches."""
 
 SKIPPED_STEPS = 20
 """A training ends after this number of successive batches whose gradients overflow float16 at every loss scale."""

@@ -57,7 +57,7 @@ class Recipe:
 
 
 def image_recipe(optimizer: str = "sgd", *, ends_by_clock: bool = False) -> Recipe:
-    """Return SGD with Nesterov's momentum and one cosine cycle (He et al. 2016, section 4.2, use steps instead).
+    """Return SGD with Nesterov's momentum (He et al. 2016, section 4.2) and one cosine cycle, not the steps there.
 
     For a training that only a time limit ends, the schedule is that of :func:`text_recipe`. ``adamw`` selects the
     recipe of texts, for networks such as transformers. Raises TrainingError for another name.
@@ -135,7 +135,7 @@ def mix(seed: int, stream: int) -> int:
 
 @cache
 def fastest_precision(device: str = "cpu") -> Precision:
-    """Return ``bfloat16`` if a convolution trains at least 1.3 times as fast in it on this device, else ``float32``.
+    """Return ``bfloat16`` if a convolution trains in it at least 1.3 times as fast as in ``float32``, else ``float32``.
 
     A GPU that supports bfloat16 counts as faster in it. A processor with matrix units for bfloat16 (AMX) is faster in
     it. A processor with vector instructions alone may be slower: a Xeon with AVX512-BF16 took 1.05 to 1.4 times

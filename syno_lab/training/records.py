@@ -26,7 +26,7 @@ class EpochRecord:
 
     @property
     def perplexity(self) -> float:
-        """The exponential of the test loss: with this number of equally likely tokens, a prediction is as hard."""
+        """The exponential of the test loss: a uniform choice among this number of tokens would have the same loss."""
         return math.exp(min(self.test_loss, 700.0))  # the exponential of a larger number overflows a float
 
 
@@ -49,7 +49,7 @@ class TrainingProgress:
 
 @dataclass(frozen=True)
 class Resumption:
-    """The progress in a checkpoint from which a training resumes: finished epochs, and wall and CPU seconds up to then.
+    """The progress in a checkpoint from which a training resumes: finished epochs, and their wall and CPU seconds.
 
     ``work_s``: seconds for which the training's thread was on a processor (:attr:`.limits.Limits.work_s`).
     """
@@ -65,7 +65,7 @@ class TrainingResult:
     """The result of a training.
 
     ``accuracy`` is the **best** test accuracy of the epochs in ``curve``, 0 to 1, None if no epoch was completed. The
-    choice of the best epoch makes it slightly too high; :attr:`final_accuracy` is not biased. ``stopped``:
+    choice of the best epoch makes this accuracy slightly too high, unlike :attr:`final_accuracy`. ``stopped``:
 
     - ``finished``: all epochs were done;
     - ``early``: the test accuracy did not rise for ``patience`` epochs;

@@ -84,7 +84,7 @@ def costs_of(request: TrialRequest) -> tuple[int, int]:
 
 
 def places_of(request: TrialRequest, facts: Facts | None = None) -> list[Place]:
-    """Return the operator's sizes in each layer that the operator can replace; empty without an operator."""
+    """Return for each layer the operator's sizes, or why the operator does not fit; empty without an operator."""
     return [] if request.operator is None else list(_placement(request, request.operator, facts).places)
 
 

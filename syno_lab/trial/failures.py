@@ -39,6 +39,6 @@ def check_failures(ended: Iterable[tuple[int, str, str]], least: int = ENOUGH) -
 
 
 def _kind(reason: str) -> tuple[str, ...]:
-    """Return a key that equal failures share: exception names and line; without a line the reason, each number as 0."""
+    """Return a failure's kind: its exceptions' names and line, or without a line its reason with all numbers as 0."""
     line = _PLACE.search(reason)
     return (*_NAME.findall(reason), line[0]) if line else (re.sub(r"\d+", "0", reason),)

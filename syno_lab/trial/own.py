@@ -49,7 +49,7 @@ def codes_of(request: TrialRequest) -> dict[str, tuple[str, UserCode]]:
     codes = {}
     for role, code in (request.own or {}).items():
         name = {MODEL: request.backbone, DATA: request.data}.get(role)
-        if role.startswith(PRIMITIVE):  # its digest is checked when an operator is read
+        if role.startswith(PRIMITIVE):  # reading an operator checks the primitive's digest
             name = f"{role} {code}"
         elif name != name_of(code):
             raise CodeError(
@@ -62,8 +62,8 @@ def codes_of(request: TrialRequest) -> dict[str, tuple[str, UserCode]]:
 def bring(request: TrialRequest) -> None:
     """Run the request's code in this process, once, and register the network and the data that its functions make.
 
-    Call it only for code that the user has named, or whose job the user has signed. The functions run on first use. If
-    a function fails or returns a wrong value, this use raises CodeError or DataError.
+    Call this only for code that the user has named, or whose job the user has signed. The functions run on first use.
+    If a function fails or returns a wrong value, the first use raises CodeError or DataError.
 
     Raises CodeError if the code cannot be run.
     """
@@ -89,7 +89,7 @@ def whose(name: str) -> str:
 
 
 def with_primitives(request: TrialRequest) -> TrialRequest:
-    """Return the request with the code of this process's own primitives, so that other processes can read operators.
+    """Return the request with the code of this process's primitives, for other processes that read operators with them.
 
     Raises CodeError if the source of a primitive cannot be found.
     """
@@ -141,7 +141,7 @@ def _made(value: Any) -> Any:
 
 
 def _loaded(value: Any, name: str, origin: str) -> OwnData:
-    # With a fixed seed, random splits of data are equal in each process.
+    # With a fixed seed, random splits of data are equal in all processes.
     with patient(f"the data of {origin}"), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return OwnData.of(_called(value, name, origin) if callable(value) else value, name)

@@ -33,11 +33,11 @@ class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         resolution: height and width of images; None: as stored (224 for images in class folders).
         train_images, test_images: the number of images; None: all. For a text, ``test_images`` is a number of test
             windows (None: 256), and the whole training part is used.
-        holdout: the share of the training images that is held out; of a text, the end of its training part. The split
+        holdout: the share of the training images that is held out; of a text, its training part's end. The split
             is the same for every seed, and test images stay unread. None: the outcome is measured on the test images.
         epochs: with ``budget_s`` and :data:`ENDLESS` epochs, only the time ends the training; the schedule of the
             learning rate then allows a stop at any step.
-        steps: the number of batches before the only measurement; a stopped training starts again from the beginning.
+        steps: all batches, which the learning rate's cycle spans; one test follows. A stopped training starts again.
         threads: the number of threads of a CPU; None: torch's default.
         precision: the type of the operations whose precision autocast lowers.
         gives_up: whether to end as ``timeout`` as soon as the pace of the batches shows that the time limit is too

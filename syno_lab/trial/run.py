@@ -65,15 +65,15 @@ def run_trial(
 
     Each epoch writes a checkpoint to ``folder``. A trial that finds its own checkpoint reports this and continues;
     except for the seconds, its outcome equals the outcome of an uninterrupted trial. A trial that finds its own outcome
-    in ``folder`` returns this outcome. A trial that no later call continues writes its outcome to
-    ``folder/outcome.json`` and removes the checkpoint.
+    in ``folder`` returns this outcome. At a trial's final end, its outcome is written to ``folder/outcome.json`` and
+    its checkpoint is removed.
 
     ``report(fraction, message)`` and ``should_stop`` are called after every batch. However the trial ends, the result
     is a :class:`.TrialOutcome`: bad requests, missing data and exceptions of the user's own code have the state
     ``failed``. KeyboardInterrupt is raised, and SystemExit is raised unless the user's own code raised it.
 
-    Raises DiskFullError if the disk has no room for a checkpoint, because this does not rate the operator. A later
-    call, with room, continues from the last checkpoint.
+    Raises DiskFullError if the disk has no room for a checkpoint, because a full disk is no property of the operator. A
+    later call, with room, continues from the last checkpoint.
     """
     folder = Path(folder)
     earlier = _known_outcome(folder / OUTCOME_FILE, request)

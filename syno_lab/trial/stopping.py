@@ -79,7 +79,7 @@ class CanvasRule(_Bounded):
 
 @dataclass(frozen=True)
 class PercentileRule(_Bounded):
-    """Optuna's PercentilePruner: stop a training that is not among the best ``percentile`` % at the same epoch.
+    """Optuna's PercentilePruner: stop a training that is not among the rivals' best ``percentile`` % at an epoch.
 
     A training's best value so far counts. ``startup``: the least number of rivals; ``warmup``: first epochs ignored.
     """

@@ -40,7 +40,7 @@ class TrialWorker(Worker):
     """
 
     def __init__(self, log: Path) -> None:
-        # The worker is in this process's group, so that a signal to end this process ends the worker too.
+        # The worker is in this process's group, so that a signal that ends the group ends the worker too.
         super().__init__(log, has_tvm=False, own_group=False)
 
     def run(
