@@ -37,7 +37,7 @@ def take(ledger: Ledger, number: int, *, holder: tuple[str, str, str] | None = N
 
 
 def register(ledger: Ledger, number: int, token: str) -> bool:
-    """Record this process as the attempt's child process; return False when the attempt has another token by now."""
+    """Record this process as the attempt's child process; return False when no running attempt has the token."""
     with ledger.database.transaction():
         lease = ledger.lease(number)
         if lease is None or lease.token != token:
@@ -47,7 +47,7 @@ def register(ledger: Ledger, number: int, token: str) -> bool:
 
 
 def adopt(ledger: Ledger, number: int) -> Lease | None:
-    """Become the supervisor of an attempt whose supervisor died before its child; None if there is no such attempt."""
+    """Become the supervisor of an attempt whose supervisor died and whose child lives; None if there is none."""
     with ledger.database.transaction():
         lease = ledger.lease(number)
         if lease is None or not lease.is_here or alive.is_alive(lease.supervisor) or not alive.is_alive(lease.child):
@@ -76,7 +76,7 @@ def progress(ledger: Ledger, number: int, token: str, fraction: float, message: 
 
 
 def end(ledger: Ledger, number: int, token: str, ending: Ending) -> bool:
-    """Record how an attempt ended, and the new state of its job; return False if the attempt has another token.
+    """Record how an attempt ended, and the new state of its job; return False if no running attempt has the token.
 
     Raises StoreError where the result is not plain data.
     """

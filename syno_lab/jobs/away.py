@@ -146,7 +146,7 @@ def _tell(
             log: bytes | None = None
             if time.monotonic() - checked >= every:
                 checked = time.monotonic()
-                with suppress(JobError):  # the error is raised at the end
+                with suppress(JobError):  # the log gets the error at the end
                     files, log = door.files_of(job_folder(root, number), known), _log(root, job)
             try:
                 wish = _ask(client, door.beat, folder, number, token, (job.progress, job.message), files, log)
@@ -157,7 +157,7 @@ def _tell(
                 silent_since = silent_since or time.monotonic()
                 if time.monotonic() - silent_since < PATIENCE_S:
                     continue
-                wish = None  # the lab does not exist any more, or another worker has the job
+                wish = None  # the lab is unreachable, and gives the job to another worker
             else:
                 silent_since = None
             _heed(ledger, number, wish)

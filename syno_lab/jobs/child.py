@@ -31,7 +31,7 @@ PATIENCE_S = 600.0
 
 
 def main(arguments: list[str]) -> None:
-    """Run one attempt. Run the job and record its ending as a row of the store, unless this process dies."""
+    """Run one attempt of a job, and record its ending as a row of the store, unless this process dies."""
     private.keep_private()
     root, number, token = Path(arguments[0]), int(arguments[1]), arguments[2]
     started = time.monotonic()
@@ -83,7 +83,7 @@ def _function(kind: str) -> Function:
 
 
 def insist(log: Callable[[str], None], write: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-    """Write the ending; repeat the write while the store or the lab refuses it, so that no result is lost."""
+    """Call ``write``; repeat it for ``patience_s`` seconds while the store or the lab refuses it, to lose no result."""
     deadline, wait = time.monotonic() + patience_s, 0.5
     while True:
         try:

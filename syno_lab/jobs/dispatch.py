@@ -94,7 +94,7 @@ def within(seconds: float, connect: Callable[[], Client]) -> Client:
 
 
 def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str], *, is_again: bool = False) -> Any:
-    """Submit a job to a scheduler under the key of its round, so that several processes submit a round only once.
+    """Submit a job to a scheduler under the key of its round. A round runs once, even if several processes submit it.
 
     ``is_again`` gives the task a new key. Dask does not run a key again while any client holds the result of that key,
     and two clients in turn could hold it for ever.

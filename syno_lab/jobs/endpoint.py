@@ -78,7 +78,7 @@ class Endpoint:
 def named(address: str | None) -> Endpoint | None:
     """Return the cluster at an address, by default at the address in the user's settings; None if neither exists.
 
-    The TLS files are those in the user's settings, ``cluster.toml`` in `private.config_folder`, for example::
+    The TLS files are named in ``cluster.toml`` in `private.config_folder`, relative to this folder, for example::
 
         address = "tls://10.0.0.5:8786"
         ca = "cluster-ca.pem"

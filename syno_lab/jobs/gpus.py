@@ -84,7 +84,7 @@ class Pool:
 
     @contextlib.contextmanager
     def some(self, amount: float) -> Iterator[tuple[str, ...]]:
-        """Reserve an amount of GPUs with the least load, within the block. Amounts below 1 may share a GPU.
+        """Reserve GPUs within the block: whole GPUs with the least load, or a part of the fullest GPU with room for it.
 
         Dask never runs more jobs than the worker's GPUs allow.
         """

@@ -38,7 +38,7 @@ CANCELLED = "cancelled by the user"
 class Lease:
     """A lease: the machine and the processes of an attempt, by their names in :mod:`syno_lab.processes.alive`.
 
-    ``beat`` counts the supervisor's heartbeats. ``at`` is the monotonic clock of ``place`` at the start, in seconds.
+    ``beat`` counts the attempt's heartbeats. ``at`` is the monotonic clock of ``place`` at the start, in seconds.
     """
 
     job: int
@@ -229,7 +229,7 @@ class Ledger:
 
 
 def in_line(job: JobRecord) -> JobRecord:
-    """Return the record of the waiting job. Schedulers distinguish the new round from earlier rounds by its number."""
+    """Return the job's record as waiting, in a new round. Schedulers distinguish a job's rounds by their numbers."""
     return replace(job, state="waiting", wish="", round=job.round + 1)
 
 

@@ -51,8 +51,8 @@ class JobRecord:
         deaths: the number of attempts that ended by a signal, by an exit without a result, or out of memory.
         reason: the reason for the state, in one line; empty without an error.
         result: the return value of the job's function.
-        started: the start of the last attempt.
-        ended: the end of the job.
+        started: the time at which the last attempt started.
+        ended: the time at which the job ended.
         wall_s: seconds of all attempts together.
         cpu_s: processor seconds of all attempts together, including descendants.
         progress: the last reported progress, from 0 to 1.
@@ -107,7 +107,7 @@ class Ending(msgspec.Struct, frozen=True):
 
     Attributes:
         how: ``finished``; ``failed``: the job cannot be done; ``stopped``: by no fault of the job, which waits again or
-            is paused on request; ``died``: the job is tried again or poisoned.
+            is paused on request; ``died``: the job is poisoned, or tried again from its folder.
         reason: one line; empty for ``finished``.
         result: the return value of the function, for ``finished``.
         wall_s, cpu_s: the seconds and processor seconds of the attempt.

@@ -104,9 +104,7 @@ def _send_again(ledger: Ledger, root: Path, number: int) -> None:
 
     from syno_lab.jobs.dispatch import send, worker_client
 
-    with contextlib.suppress(
-        ValueError, OSError, TimeoutError, StoreError
-    ):  # without a worker the job runs after the adopted attempt
+    with contextlib.suppress(ValueError, OSError, TimeoutError, StoreError):  # otherwise the job runs afterwards
         job = ledger.job(number)
         if job.state == "waiting":
             send(worker_client(), root, job, get_worker().state.total_resources, is_again=True)
@@ -234,7 +232,7 @@ class Supervisor:
         self._insist(Ending("died", cause, None, wall_s, cpu_s))
 
     def _give_back(self, reason: str) -> None:
-        """Put the job in the queue again without a death. The attempt's process ends without a lease."""
+        """Put the job in the queue again without a death. The attempt's process ends when it finds no lease."""
         self._insist(Ending("stopped", reason))
 
     def _insist(self, ending: Ending) -> None:

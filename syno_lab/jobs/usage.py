@@ -1,4 +1,4 @@
-"""Measure how much processor, memory and GPU the jobs on this machine use, and the whole machine."""
+"""Measure the use of processor, memory and GPU by the jobs on this machine, and by the whole machine."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@
 differs from TVM's own ``python -m tvm.exec.rpc_server``:
 
 - The tracker gets TVM's version, the architecture, threads and power mode, so that a client refuses a wrong version
-before an upload. A session gets the current clocks, temperature and load.
+  before an upload. A session gets the current clocks, temperature and load.
 - The server continues after a candidate has crashed its session. In TVM's server the crash ends the listening thread
-but not the process, and every later request waits for ever.
+  but not the process, and every later request waits for ever.
 - The sessions end when the server is killed. With TVM's server, a session continues and keeps the port.
 - The server registers again after a restart of the tracker, and answers without TVM's delays of 40 ms.
 
@@ -119,7 +119,7 @@ def _numbers(pattern: str) -> list[int]:
 
 
 def moment() -> dict[str, Any]:
-    """Return the current state: power mode, clocks in MHz, whether clocks are fixed, temperature in °C, and load."""
+    """Return the current state: power mode, clocks in MHz, whether they are fixed, highest temperature in °C, load."""
     least, most = _numbers(f"{_FREQUENCIES}/scaling_min_freq"), _numbers(f"{_FREQUENCIES}/scaling_max_freq")
     warmest = max(_numbers("/sys/class/thermal/thermal_zone*/temp"), default=None)
     return {

@@ -1,4 +1,4 @@
-"""Import hooks that shorten TVM's imports in child processes (these take four fifths of a default tuning's CPU time).
+"""Import hooks that shorten TVM's imports in child processes. These imports took 80 % of a default tuning's CPU time.
 
 No hook changes TVM permanently: each hook is removed after the import.
 """
@@ -60,8 +60,8 @@ def tame_intrinsics(*families: str) -> None:
     """Make ``import tvm.s_tir.tensor_intrin`` register only the named families (``x86``, ``arm_cpu``, ``cuda``).
 
     MetaSchedule imports that package before each search. The package parses every CUDA, ROCm and Hexagon intrinsic. For
-    each intrinsic it reads source lines of all loaded modules by ``inspect.stack()``. A float32 search would waste 12
-    CPU seconds on this. Call this after :func:`import_tvm`.
+    each intrinsic the parser reads source lines of all loaded modules by ``inspect.stack()``. A float32 search would
+    waste 12 CPU seconds on this. Call this after :func:`import_tvm`.
     """
     tvm = sys.modules["tvm"]
     package = types.ModuleType(_INTRINSICS)

@@ -39,7 +39,7 @@ def output_of(module: str, *arguments: str) -> str:
 
 
 def own_environment(**more: str) -> dict[str, str]:
-    """Return the environment of a child: of this process, with its module search path and the variables ``more``."""
+    """Return this process's environment for a child, with its module search path and the variables ``more``."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), **more}
 
 
@@ -55,7 +55,7 @@ def start_child(
     """Run ``python -m module <own pid> *arguments`` with its output in ``log`` and the same module search path.
 
     With ``own_group`` the child leads a new session. Ctrl-C in a terminal then reaches only the parent, which calls
-    :func:`end_group`. Without ``own_group`` the child is in this group. Only the user can read the child's files.
+    :func:`end_group`. Otherwise the child is in this group and dies with it. Only the user can read the child's files.
     """
     return subprocess.Popen(
         module_command(module, str(os.getpid()), *arguments),

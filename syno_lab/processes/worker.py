@@ -2,7 +2,7 @@
 
 TVM's own pools start new processes for each batch, and rely on a thread inside the worker for timeouts. This worker
 lives for the whole tuning, imports TVM before the time of a call starts, and is killed from outside. Work that needs no
-board runs in a fork (:func:`apart`), without imports.
+board runs in a fork (:func:`apart`), which has all imports at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PATIENCE_S = 5.0
 def apart(deadline_s: float, function: Callable[..., Any], *arguments: Any) -> Any:
     """Return ``function(*arguments)`` from a fork of this process, which should have one active thread.
 
-    Raises TuningError with one line where the function raised, crashed its process, or was killed at ``deadline_s``.
+    Raises TuningError with one line where the function raised or crashed, or was killed after ``deadline_s`` seconds.
     """
     forks = multiprocessing.get_context("fork")
     receiver, sender = forks.Pipe(duplex=False)
@@ -265,7 +265,7 @@ class WorkerPool:
             self._idle.put(worker)
 
     def call(self, function: Callable[[*_Given], _T], *arguments: *_Given, deadline_s: float) -> _T:
-        """Call a function on the next idle worker, as :meth:`Worker.call` does. No deadline limits that wait."""
+        """Call a function on the next idle worker, as :meth:`Worker.call` does; the deadline does not count the wait."""
         worker = self._idle.get()
         try:
             return worker.call(function, *arguments, deadline_s=deadline_s)
