@@ -265,7 +265,7 @@ class WorkerPool:
             self._idle.put(worker)
 
     def call(self, function: Callable[[*_Given], _T], *arguments: *_Given, deadline_s: float) -> _T:
-        """Call a function on the next idle worker, as :meth:`Worker.call` does; the deadline does not count the wait."""
+        """Call a function on the next idle worker, as :meth:`Worker.call` does; ``deadline_s`` excludes the wait."""
         worker = self._idle.get()
         try:
             return worker.call(function, *arguments, deadline_s=deadline_s)
