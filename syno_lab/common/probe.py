@@ -1,4 +1,4 @@
-"""The kernel probe: measure what an operator can mix from its kernel for random weights, without training.
+"""The kernel probe: read from an operator's kernel, for random weights and without training, what it can mix.
 
 The kernel for the middle of the output is an array ``K[outputs, inputs, offsets...]``: output channels, input channels,
 and the positions that are read. The kernel is unfolded to a matrix along the outputs, the inputs, and the offsets. The

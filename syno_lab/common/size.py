@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _FACTOR = re.compile(r"\s*(?P<name>[A-Za-z_][A-Za-z_0-9]*|[0-9]+)\s*(?:\^\s*(?P<power>-?[0-9]+))?\s*")
 _MAX_POWER = 64
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-# The limit of bits of a numerator or a denominator; a size within its limit needs far fewer bits.
+# The limit of bits of a numerator or a denominator; a size up to `LARGEST_SIZE` needs far fewer bits.
 _MOST_BITS = 4096
 
 
@@ -138,7 +138,7 @@ class Size:
 
     @property
     def is_plausible(self) -> bool:
-        """Return whether some binding makes this size a positive integer; no binding does for ``1/H`` or ``1/s``."""
+        """Return whether the size can be a positive integer: it has no primary below, and is no bare 1/coefficient."""
         if min(self.primary_exponents, default=0) < 0:
             return False
         return self.has_primary or max(self.exponents, default=0) > 0 or self.is_one

@@ -1,8 +1,8 @@
 """Wishes: the least entries of the mixing property (αNAS, 3.1) that every operator of a space must have.
 
-``"C_in>=m, H>=m"`` requires that some output axis is paired with the input axis C_in at least many-to-one, and some
-output axis with H. ``"H->W>=o"`` also names the output axis. The letters have the order x (not paired) < o (one-to-one)
-< m (many-to-one) < a (all-to-one).
+``"C_in>=m, H>=m"`` requires two pairings of at least many-to-one: some output axis with the input axis C_in, and
+some output axis with the input axis H. ``"H->W>=o"`` also names the output axis. The letters have the order x (not
+paired) < o (one-to-one) < m (many-to-one) < a (all-to-one).
 
 An axis is named by its size. ``H#2`` is the second of several input (or output) axes of size H.
 """

@@ -60,7 +60,7 @@ class Build:
         return self.state.output
 
     def reduce(self, size: str | Size) -> Coordinate:
-        """REDUCE: add an iterator of ``size`` that is summed over."""
+        """REDUCE: add an iterator of ``size``, and sum over the iterator."""
         return self._apply("REDUCE", parameter=size)[0]
 
     def split(self, block: Coordinate, offset: Coordinate) -> Coordinate:

@@ -88,7 +88,7 @@ def step_record(step: Step, number: Callable[[Coordinate], int]) -> StepRecord:
 
 
 def from_json(text: str | bytes) -> Operator:
-    """Read an operator file. Raises FormatError with one line: the expected value, the found value, the position."""
+    """Read an operator file. Raises FormatError with one line: the expected and the found value, and the position."""
     record = read_versioned(text, OperatorRecord, what="operator file", name=FORMAT, version=VERSION, most=MAX_BYTES)
     try:
         return _replay(record)
@@ -105,7 +105,7 @@ def meaning_of(primitive: str) -> str:
 
 
 def check_meaning(item: StepRecord, where: str) -> None:
-    """Refuse a step whose primitive a user defined, if this process lacks it or has another function for its name."""
+    """Refuse a step with a user's primitive that this process lacks, or that has another function here."""
     known = meaning_of(item.primitive)
     if known != item.meaning:
         raise FormatError(

@@ -2,8 +2,8 @@
 
 An output element is a sum of terms. A term is a product of one input element and one element of every weight. The
 fingerprint describes the multiset of terms. The fingerprint ignores the names of the elements of each weight, the order
-of the weights, a global factor, and the inner order of unordered input axes. A weight that determines the element of
-another weight in every term absorbs it: their product is one trainable number.
+of the weights, a global factor, and the inner order of unordered input axes. A weight absorbs another weight if it
+determines the other weight's element in every term: the product of the two is one trainable number.
 
 The terms of an operator are never listed together. The iterators form independent parts
 (:mod:`syno_lab.ir.fingerprint_parts`), and each hash number of an operator is the product of its parts' numbers
@@ -15,8 +15,8 @@ form many operators. The fingerprint uses these facts:
 * If different terms have equal positions (a reduction indexes only weights), colour refinement distinguishes them
   (Weisfeiler and Leman's algorithm). Weights with equal numbers are tried in all orders; the least hash is used.
 
-Operators with the same functions (one for each choice of weights) have equal fingerprints. Different operators can too,
-by a tie of the refinement or under a small binding. Without random and floating-point numbers, all machines agree.
+Operators with equal families of functions have equal fingerprints. A tie of the refinement or a small binding can
+make the fingerprints of different operators equal. No random or floating-point numbers are used, so all machines agree.
 
 Operators of one spec are compared under one small binding, which is enlarged only for operators that need it.
 """
@@ -64,8 +64,8 @@ def fingerprint_binding(spec: Spec) -> dict[str, int]:
 def confirming_binding(spec: Spec) -> dict[str, int]:
     """Return a larger binding that confirms whether two operators of ``spec`` are one function (DESIGN, section 3).
 
-    Coefficients have their own values. With smaller values a digit of size 16 could get size 4. A window of 15 covers
-    such a digit, and four SHIFTs do not change it. Use this slow binding only for likely repeats.
+    Coefficients have their own values. With smaller values a digit of size 16 could get size 4. A window of 15 covers a
+    digit of size 4, and four SHIFTs do not change this digit. Use this slow binding only for likely repeats.
     """
     return _bind(spec, _own_coefficients(spec))
 
@@ -151,9 +151,9 @@ def _bind(spec: Spec, coefficients: Binding) -> dict[str, int]:
 
 
 def _block(spec: Spec, primary: str, coefficients: Binding) -> int:
-    """Return a divisor for ``primary`` that allows all sizes that are legal under every binding of the spec.
+    """Return a number that must divide ``primary``, so that all sizes that are legal under every binding are integers.
 
-    Without bindings, the divisor includes each coefficient once.
+    Without bindings, the number is a multiple of each coefficient.
     """
     names = [name for name in coefficients if spec.occurrence_limits[name] != 0]
     if not spec.bindings:
@@ -170,9 +170,9 @@ def _block(spec: Spec, primary: str, coefficients: Binding) -> int:
 
 
 def _common_block(kinds: list[tuple[tuple[tuple[int, ...], int], int]], wholes: list[int], degree: int) -> int:
-    """Return the common multiple of all products of at most ``degree`` coefficients that divide each of ``wholes``.
+    """Return the common multiple of the products (of at most ``degree`` coefficients) that divide each of ``wholes``.
 
-    With a degree above 1, the function returns early when the block exceeds ``_MOST_BLOCK``.
+    With a degree above 1, the function returns early when the multiple exceeds ``_MOST_BLOCK``.
     """
     block = 1
     todo = [(0, degree, wholes, 1)]
@@ -214,11 +214,11 @@ def fingerprint(operator: Operator, binding: Binding | None = None) -> str:
 def distinct_key(
     operator: Operator, mirrors: Sequence[tuple[int, int]] = (), most_terms: int = MAX_TERMS
 ) -> tuple[tuple[tuple[str, int], ...], str]:
-    """Return a binding (:func:`.fingerprint_binding`) and the fingerprint under it: equal keys mean equal operators.
+    """Return a key for comparing operators of one spec: a binding, and the operator's fingerprint under this binding.
 
-    The binding changes if a size of ``operator`` would not be an integer (:func:`.enlarged`). Whether the binding
-    changes depends on how the operator is written, so equal operators can have different keys. In the conv spec, an
-    operator needs this only if it divides a product of two primaries by more coefficients than divide each primary.
+    The binding is :func:`.fingerprint_binding`, or :func:`.enlarged` if a size of ``operator`` would be no integer. The
+    choice depends on how the operator is written, so equal operators can have different keys. In the conv spec, only
+    operators that divide a product of two primaries by more coefficients than divide each primary need ``enlarged``.
 
     ``mirrors`` are pairs of an input and an output axis. With mirrors, two operators also have equal keys if they agree
     after input and output are reversed along some of the pairs. The key has the least fingerprint of all mirror images.

@@ -86,7 +86,7 @@ def parts(
 ) -> list[tuple[PartKey, tuple[int, ...]]]:
     """Split ``operator`` into parts; return the key of each part and the numbers of its members.
 
-    The members are the weights in order, then the input axes ``free``, whose positions have no names. Reductions that
+    The members are the weights in order, then the input axes ``free``, whose positions may be renamed. Reductions that
     index nothing are left out, because they only add a global factor. With ``flips``, pairs of an input and an output
     axis that are reversed together, the result describes the operator's mirror image. Raises SpecError if a size is no
     positive integer under the binding.

@@ -223,7 +223,7 @@ class Operator:
         return later("mixing", self, binding)
 
     def meets(self, wants: Iterable[Wish] | None = None) -> bool:
-        """Return whether the operator meets wishes at generic sizes, as :meth:`.Pairing.meets` of :meth:`mixing` does.
+        """Return whether the pairing of :meth:`mixing` at generic sizes meets wishes (see :meth:`.Pairing.meets`).
 
         The method computes only the facts that the wishes need. An operator that is too large to check fails each wish
         that rules cannot decide.
@@ -336,7 +336,7 @@ class Operator:
 
         Args:
             path: a file name with the suffix ``.so`` or ``.tar``. A ``.so`` is linked on this machine; for another
-                architecture, ``<architecture>-linux-gnu-g++`` must be on the PATH. A ``.tar`` is linked later.
+                architecture, ``<architecture>-linux-gnu-g++`` must be on the PATH. A ``.tar`` is linked at loading.
             binding: a value for every variable, the batch included; the spec's defaults complete it.
             target: see :func:`syno_lab.codegen.tvm_device.find_target`.
             dtype: float16, float32 or float64.
@@ -387,7 +387,7 @@ class Operator:
             binding: the sizes; None means the sizes in the file. The batch size may differ.
             scale: as in :meth:`to_torch`.
 
-        Raises FormatError when the file has no such format, or holds weights of another operator or binding.
+        Raises FormatError for another kind of file, and for a file with weights of another operator or binding.
         """
         return later("load_weights", self, path, binding, scale=scale)
 

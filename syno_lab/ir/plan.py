@@ -37,7 +37,7 @@ Order = Literal["best", "fastest", "naive"]
 CACHED_ELEMENTS = 1 << 18
 FLOPS_AN_ELEMENT = 8
 
-#: The cost of a path (FLOPs with those for cache misses, number of stages, elements of intermediates), and the path.
+#: The cost of a path (FLOPs with a cache penalty, number of stages, elements of intermediates), and the path.
 _Best = tuple[tuple[int, int, int], list[tuple[int, int]]]
 _MOST_UNIONS = 512  # the limit of sets of REDUCEs and contractions; time grows with the square
 

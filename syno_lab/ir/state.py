@@ -60,7 +60,7 @@ def canonical_key(state: State, data: Iterable[Coordinate], ordered: bool = Fals
 
 
 def _told_apart(state: State, data: tuple[Coordinate, ...], ordered: bool, groups: list[list[int]]) -> list[list[int]]:
-    """Split ``groups`` of reductions: two stay together if marking either of them gives the same encoding."""
+    """Split ``groups`` of reductions: two stay together if marking one gives the same encoding as marking the other."""
     parts: list[list[int]] = []
     unmarked = {number: 2 * rank for rank, numbers in enumerate(groups) for number in numbers}
     for numbers in groups:
@@ -340,9 +340,9 @@ class State:
 
     @property
     def property_distance(self) -> int | None:
-        """Return a lower bound of the steps to an operator that meets the spec's wishes; None if there is none.
+        """Return a lower bound of the steps to an operator that meets the spec's wishes; None if none can meet them.
 
-        Without wishes, it is the shape distance.
+        Without wishes, the bound is the shape distance.
         """
         steps: int | None = later("property_distance", self)
         return steps

@@ -138,7 +138,7 @@ def add_primitive(name: str, index: Index) -> OwnPrimitive:
         index: a function of a coordinate and its size, with only ``+ - * // %``. It returns the index of the element
             that is read, ``0 <= index(i, n) < n``. The first line of its docstring describes the effect on the tensor.
 
-    Raises PrimitiveError with one line if the name is invalid or taken, or the function does not fit.
+    Raises PrimitiveError with one line if the name is invalid or taken, or if ``index`` is no such function.
     """
     if not (isinstance(name, str) and name.isascii() and name.isalpha() and name.isupper() and len(name) in _LETTERS):
         raise PrimitiveError(f"expected a name of 2 to 12 capital letters for a primitive, found {quoted(name)}")

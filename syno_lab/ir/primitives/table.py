@@ -130,8 +130,8 @@ class Expand(Primitive):
 class Unfold(Primitive):
     """``[i, j]: [N, K] <- [i + j - K/2]: [N]``; top-down: extract sliding windows.
 
-    A term of the operator is zero if ``i + j - K//2`` is outside ``[0, N)``, whatever is above. The padding is ``K//2``
-    on the left and ``K - 1 - K//2`` on the right.
+    A term of the operator is zero if ``i + j - K//2`` is outside ``[0, N)``, whatever steps are above the UNFOLD. The
+    padding is ``K//2`` on the left and ``K - 1 - K//2`` on the right.
 
     args:
         main      the coordinate that the window moves along, of size N
@@ -161,8 +161,8 @@ class Unfold(Primitive):
 class Stride(Primitive):
     """``[i]: [K] <- [S*i]: [S*K]``; top-down: strided access.
 
-    A 1-to-many primitive, UNFOLD or EXPAND, must consume its result, so that no data are lost. As an UNFOLD's window
-    the result makes a dilated convolution, as its main coordinate a strided convolution.
+    A 1-to-many primitive, UNFOLD or EXPAND, must consume a STRIDE's result, so that no data are lost. The result makes
+    a dilated convolution if it is an UNFOLD's window, and a strided convolution if it is an UNFOLD's main coordinate.
 
     args:
         main      the coordinate to stretch, of size K
