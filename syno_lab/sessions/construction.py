@@ -173,7 +173,7 @@ class Place(Generic[S, T]):
 
 
 class Records(NamedTuple):
-    """The records for a file: ``places``, and in ``heads`` at most one list, of the beginnings' specs or aims."""
+    """The records for a file: ``places``, and ``heads`` with at most one list: the beginnings' specs or aims."""
 
     heads: Sequence[Sequence[Any]]
     places: Sequence[Any]
@@ -237,10 +237,10 @@ class Construction(ABC, Generic[S, T, C]):
 
     @abstractmethod
     def way(self, state: S, rules: Sequence[Any], patience: Patience, rng: random.Random | None = None) -> Sequence[T]:
-        """Return shortest steps to an operator, or random steps with ``rng``. Raises SynoError if none are found."""
+        """Return a shortest way to an operator; with ``rng``, a random way. Raises SynoError if no way is found."""
 
     def rule(self, own: OwnRule) -> Any:
-        """Convert a rule of the user's own to a rule that :meth:`candidates` takes, of type :attr:`row` if not None."""
+        """Convert a rule of the user's own to a rule for :meth:`candidates`: a :attr:`row`, if the system has rows."""
         return own
 
     def loaded(self, operator: Any, first: S, shown: S) -> Any:
@@ -348,7 +348,7 @@ class Aiming(ABC, Generic[S, T]):
 
 
 class Detour(NamedTuple, Generic[T]):
-    """The replacement of a refused step: ``back`` steps are undone, then ``steps`` are taken; ``words`` describe it."""
+    """The replacement of a refused step: undo ``back`` steps, then take ``steps``; ``words`` describe these moves."""
 
     back: int
     steps: Sequence[T]
@@ -389,8 +389,8 @@ NEAREST = 8
 def nearest(menu: Sequence[Mapping[str, Any]], most: int = NEAREST) -> list[dict[str, Any]]:
     """Return the canonical steps of all groups of a menu, sorted by the distance after the step.
 
-    Steps after which the budget suffices come first. Each entry has the menu's facts about the step, and the ``title``,
-    the ``sign`` and the ``colour`` of the step's group.
+    A step comes first if the budget suffices for the distance after it. Each entry has the menu's facts about the step,
+    and the ``title``, the ``sign`` and the ``colour`` of the step's group.
     """
     steps = [
         {**item, **{name: group[name] for name in ("title", "sign", "colour")}}

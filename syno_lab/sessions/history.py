@@ -188,7 +188,7 @@ class History:
         return self.go(self.entry.parent)
 
     def undo_to_progress(self) -> State:
-        """Go back to the last place with progress: a smaller distance, a beginning, or a change of the target.
+        """Go back to the last place that is nearer than its parent, a beginning, or a change of the target.
 
         Raises SynoError if the shown place is itself the last place with progress.
         """
@@ -208,7 +208,7 @@ class History:
         return after is not None and (before is None or after < before)
 
     def redo(self) -> State:
-        """Go to the child of the shown place that was visited last. Raises SynoError for a place without children."""
+        """Go to the last visited child of the shown place. Raises SynoError for a place without children."""
         ahead = self._ahead[self._place]
         if ahead is None:
             raise SynoError("nothing to redo: this is the end of the history")
@@ -236,7 +236,7 @@ class History:
         return self.state
 
     def reset(self) -> State:
-        """Append a child with the first state of this construction; :meth:`undo` returns from the child."""
+        """Begin again: append a place with the first state of the way to the shown place; :meth:`undo` goes back."""
         first = self.construction.begin(self.state).state
         return self.go(self._grow(self._place, (Place(self.construction, first, note="reset"),)))
 

@@ -48,7 +48,7 @@ class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
-    """Steps from one first state; each step is a name, and its first word is its primitive.
+    """Steps from one first state; each step is a name whose first word is the primitive.
 
     A system defines the first state ``root`` and :meth:`names`, :meth:`steps_to`, :meth:`svg`, ``distance``,
     ``operator`` and ``knows``. Its states are hashable and have ``apply(name)``.
@@ -242,7 +242,7 @@ class NamedSpace:
         return "all operators of these steps"
 
     def root(self, accepts: Callable[[Any], bool]) -> Searched:
-        """Return the first state of a search for operators that ``accepts`` returns True for."""
+        """Return the first state of a search; the search takes only operators for which ``accepts`` returns True."""
         return Searched(self._construction, self._construction.root, accepts)
 
     def known(self, root: Any) -> Mapping[str, Operator]:
@@ -255,7 +255,7 @@ class NamedSpace:
         return hashlib.sha256(operator.to_json().encode()).hexdigest()[:32]
 
     def lower(self, spare_flops: int) -> None:
-        """Do nothing: this space has no operators that fill a spare budget."""
+        """Do nothing: this space has no budget to reduce."""
 
     def probe(self, operator: Operator) -> None:
         """Return None: these operators have no probe."""

@@ -26,7 +26,7 @@ class OwnRule:
     Attributes:
         name: the rule's name in messages.
         reason: the reason in one sentence.
-        match: a function that returns whether the rule refuses a step in a state, as the system represents them.
+        match: a function of a state and a step, in the system's types, that returns whether the rule refuses the step.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """A quiz on a session: the user guesses its hidden next step, and the guess is graded.
 
-The right step is the step that redo takes. A guess is also right if another step leads to the same state.
+The right step is the step that redo takes. Another step is also right if it leads to the same state.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class Session(History):
     def finish(
         self, seconds: float | None = PATIENCE_S, *, at_start: bool = False, should_stop: Stop | None = None
     ) -> State:
-        """Append shortest steps to an operator and go to the last; with ``at_start`` stay here for :meth:`redo`."""
+        """Append a shortest way to an operator and go to its end; with ``at_start`` stay here for :meth:`redo`."""
         known = self._ways.get(self._place)
         return self.lay(self._way(seconds, should_stop) if known is None else known, at_start)
 
@@ -258,7 +258,7 @@ class Session(History):
         return facts
 
     def why(self, state: State, candidate: Hashable) -> dict[str, JSON]:
-        """Explain in a record of :class:`.Why` why a candidate is refused. Raises SynoError for others."""
+        """Explain a refusal in a record of :class:`.Why`. Raises SynoError for a candidate that is not refused."""
         facts: dict[str, JSON] = plain(self.construction.why(state, candidate))
         if isinstance(self.construction, Detours):
             way = self._detour(state, candidate)
