@@ -8,7 +8,7 @@ fewest FLOPs (:mod:`syno_lab.ir.plan`, the *rfactor* of Syno, section 8) and the
 * *FLOPs*: read an operator from the input to the output. Undoing a view keeps the number of elements; UNFOLD, EXPAND
   and coordinates given to a weight multiply it. A STRIDE removes at most the elements that its window has added. The
   stage that multiplies by a weight has undone everything above the weight. So the stage iterates over the input's
-  elements, times these factors, divided by the sizes of earlier REDUCEs, which do not index the weight. The stage also
+  elements, times the factors above, divided by the sizes of earlier REDUCEs, which do not index the weight. It also
   iterates over the weight's own coordinates. An iteration takes two FLOPs. Every first stage iterates over the input.
 * An operator takes at most the FLOPs of one stage with all loops: over the output and the REDUCEs, which come first.
 """
@@ -257,7 +257,7 @@ class Cost:
         return None
 
     def can_exceed(self) -> bool:
-        """Return whether further steps may exceed a budget that grows with steps: FLOPs, parameters."""
+        """Return whether an operator from this state may exceed a budget of FLOPs, parameters or memory."""
         meter, loops = self._meter, self._meter.output * self._reduces
         most_flops, most_params = meter.limits.max_flops, meter.most_params
         if most_flops is not None and 2 * loops > most_flops:

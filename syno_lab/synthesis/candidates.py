@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 class Verdict:
     """Whether a step is canonical; if not, the rule that rejects the step and the rewrite of the rule.
 
-    If every operator after a canonical step exceeds a budget, ``rejected_by`` is a row of kind ``budget``. The row's
-    name is the budget's name, and the row's reason has the bound and the limit. If no operator after the step meets the
-    wishes, ``rejected_by`` is a row of kind ``wish``, and its reason names the wishes that cannot be met.
+    If no rule rejects a step but all operators after it exceed a budget, ``rejected_by`` is a row of kind ``budget``.
+    The row's name is the budget's name, and the row's reason has the bound and the limit. If no operator after the step
+    meets the wishes, ``rejected_by`` is a row of kind ``wish``, and its reason names the wishes that cannot be met.
 
     Explanations are computed on access, so that search does not pay for them.
 

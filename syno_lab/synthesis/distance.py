@@ -32,7 +32,7 @@ _Have = tuple[tuple[bool, Exponents], ...]  # For each coordinate, whether it is
 # The axes of a group, their packed product, and a lower bound of the steps of all later groups, which have at least one
 # coordinate each.
 _Want = tuple[tuple[Size, ...], int, int]
-_Chosen = tuple[int, tuple[Size, ...], bool]  # the coordinates, their axes, whether a piece is left over
+_Chosen = tuple[int, tuple[Size, ...], bool]  # the coordinates, their axes, whether a piece is to be eliminated
 UNLIMITED = 99
 _MOST_GROUPINGS = 1 << 21  # the limit of groupings for one distance; above it a rougher bound is used
 
@@ -179,7 +179,7 @@ def _explained(spec: Spec, have: _Have, left: Left, reduces: int | None, effort:
 
 
 def _with_reduces(spec: Spec, have: _Have, left: Left, budget: int, plain: Explanation, effort: Effort) -> Explanation:
-    """Return the least bound over all sets of further REDUCEs, smallest first, with at most two more than necessary."""
+    """Return the least bound over sets of further REDUCEs, smallest first; at most two bring no missing primary."""
     lacking = lacking_primaries(spec, [exponents for _, exponents in have])
     best = plain
     sizes = reduce_sizes(spec, effort=effort)
@@ -304,7 +304,7 @@ class _Search:
         self.partitions = _partitions(want, effort=self.effort)
 
     def _options(self, wanted: int, number: int) -> list[tuple[int, bool]]:
-        """Return the choices of ``number`` coordinates for a packed size; for each, also whether it leaves a piece."""
+        """Return the choices of ``number`` coordinates for a packed size, and whether each has a piece to eliminate."""
         options = self.options.get((wanted, number))
         if options is None:
             options = self.options[wanted, number] = []
@@ -419,7 +419,7 @@ def _partitions(items: tuple[Size, ...], *, effort: Effort) -> tuple[tuple[_Want
     result = []
     for partition in sorted(all_partitions(items), key=len, reverse=True):
         effort.tick("looking for the shape distance")
-        later, wants = 0, []  # for each group, from the last on: the number of axes minus groups after it
+        later, wants = 0, []  # for each group, from the last on: the axes of later groups, less one for each group
         for axes in reversed(partition):
             wants.append((axes, sum([packed[size] for size in axes]), later))
             later += len(axes) - 1

@@ -71,7 +71,7 @@ def is_summed(coordinate: Coordinate) -> bool:
 
 
 def are_one(high: Coordinate, low: Coordinate) -> bool:
-    """Return whether a SPLIT of two digits is a digit: they are neighbours, or in any order digits of a reduction."""
+    """Return whether a SPLIT of two digits is a digit: the digits are neighbours, in a reduction in any order."""
     above, below = digit(high), digit(low)
     if above.root != below.root:
         return False
@@ -268,7 +268,7 @@ def _summed(state: State, coordinate: Coordinate) -> tuple[object, ...] | None:
 def digit_below(state: State, coordinate: Coordinate) -> Digit | None:
     """Return the digit that a rule may join with a neighbour, or None.
 
-    The digit is the coordinate itself, the last block of its SPLITs, below its SHIFTs, or an UNFOLD's main coordinate.
+    The digit is the coordinate, the last block of its SPLITs, its operand below SHIFTs, or an UNFOLD's main coordinate.
     """
     primitive = coordinate.node.primitive
     if primitive == "SPLIT":
@@ -288,7 +288,7 @@ class Look:
         feature: the number of the coordinate's feature for rules (:mod:`syno_lab.synthesis.features`).
         packed: the coordinate's packed size.
         root: the MERGE of which the coordinate is a digit, or None.
-        changed: the looks after changes; n: weight n shares the coordinate; -1: the MERGE's other digit is dropped.
+        changed: the looks after a change, by the new sharing weight's number; -1: the MERGE's other digit is dropped.
     """
 
     __slots__ = ("changed", "coordinate", "feature", "packed", "root")

@@ -169,7 +169,7 @@ class Gifts(Roots):
     def _sharings(self, gift: Gift, left: int, rng: Random | None = None) -> Iterator[Move]:
         """Yield the choices of shared coordinates after the choice of given coordinates; with ``rng`` some at random.
 
-        The contraction takes a coordinate newer than the last contraction, or is the next one and not less.
+        A contraction right after another is not less than that one; any other takes a coordinate newer than the last.
         """
         node = gift.node
         state = node.state
@@ -260,7 +260,7 @@ class Gifts(Roots):
 
 
 def _counts(room: list[tuple[int, int]], rng: Random | None) -> Iterator[tuple[int, ...]]:
-    """Yield how many coordinates to take of each group: all choices, or some at random, each with a random share."""
+    """Yield how many coordinates to take of each group: all choices, or random choices with a random share of all."""
     if rng is None or prod(most - least + 1 for least, most in room) <= MOST_CONTRACTIONS:
         yield from product(*(range(least, most + 1) for least, most in room))
         return

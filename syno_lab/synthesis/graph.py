@@ -2,10 +2,10 @@
 
 A state is a set, so a pGraph can be reached in many orders. The graph has one order: REDUCEs first, then stages of
 views with contractions between them. A stage is a *sweep*: its coordinates wait in a row. The foremost coordinate
-either passes, or is the operand of a view whose other operand has already passed; results go to the front. So a view
-has exactly one position: the earliest stage with its operands, when the last of them is at the front. After a
-contraction, only the coordinates that it shares wait again. Equal reductions of one size are ordered by their use:
-reductions that begin a view come before reductions that pass.
+either passes (waits no longer), or begins a view, alone or with a passed coordinate; a view's results go to the front.
+So a view has exactly one position: the earliest stage with its operands, when the last of them is at the front. After
+a contraction, only the coordinates that it shares wait again. Equal reductions of one size are ordered by their use:
+reductions that begin a view come before reductions that wait no longer.
 
 Two states that rules cannot distinguish (:mod:`syno_lab.synthesis.features`) are one node with one representative
 state. An edge names the coordinates it uses by their indices, so it can be replayed on each state of the node.
@@ -98,7 +98,7 @@ class Graph(Gifts):
         return self._from(node, left)
 
     def _from(self, node: SearchNode, left: int, rng: Random | None = None) -> Iterator[Move]:
-        """Yield the views of each waiting coordinate after the earlier coordinates pass, then the ends of the stage."""
+        """Yield each waiting coordinate's views, once all coordinates before it have passed; then the stage's ends."""
         number = len(node.places)
         items = list(node.items)
         weights = len(node.state.weights)
@@ -191,8 +191,8 @@ class Graph(Gifts):
                 return None
             used = (*used[:which], used[which] + 1, *used[which + 1 :])
         if stage.near >= 0:
-            # Far from the limit, every view may lead to the input. The distance after such a view is a guess, computed
-            # when the move is taken.
+            # Far from the limit, every view may lead to the input. The distance after such a view is guessed here, and
+            # computed when the move is taken.
             need = max(0, stage.near + self._further(node, operands, added))
         else:
             # Check the distance first, because most moves lead too far away.
@@ -225,7 +225,7 @@ class Graph(Gifts):
     def _view_edges(self, view: _View, used: tuple[int, ...], need: int) -> Iterator[Edge]:
         """Yield the edges of a view; none if Table 1 or a rule rejects it.
 
-        ``used`` counts views of each primitive with this view; ``need`` is the exact or guessed number of later steps.
+        ``used`` counts views by primitive, with this view; ``need`` is the exact or guessed number of later steps.
         """
         stage, primitive, operands, parameter, added = view
         node, left = stage.node, stage.left

@@ -4,7 +4,7 @@ A rule is a function of a state and a step; its decorator (:mod:`syno_lab.synthe
 has the rejected and the canonical expression, the section of the paper, and the primitives. The docstring begins with
 the reason. The function may read a coordinate's own primitive, the coordinates directly below it, its digits and the
 weights that share it. :mod:`syno_lab.synthesis.features` lists all of this, so that search can merge states that no
-rule distinguishes. Rules that look deeper are marked. Rules of contractions: :mod:`syno_lab.synthesis.matches_weights`.
+rule distinguishes. Deeper rules have ``is_deep``. Rules of contractions: :mod:`syno_lab.synthesis.matches_weights`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from syno_lab.synthesis.space import coefficient_products, merge_blocks, reduce_
 #: The primitives that are bijections of coordinates (the paper's 1-to-1 views).
 ONE_TO_ONE = ("MERGE", "SHIFT", "SPLIT")
 TOLERANCE = 1 / 8  # The largest share of elements that may differ for an approximate rule.
-_MOST_POSITIONS = 1 << 20  # The limit for two windows; larger windows are not small beside the axis.
+_MOST_POSITIONS = 1 << 20  # The limit of positions of two windows; with more, windows are not small beside the axis.
 
 
 def _operand_from(step: Step, primitive: str, position: int = 0) -> bool:
@@ -189,7 +189,7 @@ def merge_above_unfold(state: State, step: Step) -> bool:
 
 @lru_cache(maxsize=4096)
 def _block_crossings(main: int, window: int, block: int) -> float:
-    """Return the share of a block's positions where the window crosses into another block (or out of bounds)."""
+    """Return the share of window positions outside the block; blocks repeat, so one block represents all."""
     left, right = window // 2, window - 1 - window // 2
     crossing = 0
     for reach in (left, right):  # 1 + 2 + ... up to the block's size, then the block's size for each farther position
@@ -383,7 +383,7 @@ def _out_of_bounds(main: int, window: int) -> float:
 def _wrapping(main: int, window: int) -> float:
     """Return the share of positions at which UNFOLD above SHIFT and SHIFT above UNFOLD read different elements.
 
-    At the last element, all positions of the window except the middle differ; at one border, the same number differ.
+    At the last element, all window positions but the middle differ; as many more are in bounds in one form only.
     """
     return min(1.0, 2 * (window - 1) / (main * window))
 

@@ -46,7 +46,7 @@ def reduction_in_one_weight(state: State, step: Step) -> bool:
 
 @space("sum_r sum_q W1[r, q] * W2[r, q]", "sum_p W1[p] * W2[p]", CONTRACTIONS, "SHARE", is_of_given=True)
 def two_inner_reductions(state: State, step: Step) -> bool:
-    """Two reductions (or digits) that only the same weights have equal one reduction of their product size.
+    """If two reductions (or digits) are in the same weights only, they act as one reduction of the product size.
 
     The contraction gives the two reductions away.
     """
@@ -161,7 +161,7 @@ def absorbed_but_for_border(state: State, step: Step) -> bool:
 
 
 def _absorbed(state: State, step: Step) -> Iterator[tuple[tuple[Coordinate, ...], list[Coordinate]]]:
-    """Yield the given coordinates of each weight that a new or old weight fixes, and all coordinates that stay."""
+    """Yield, for each new or old weight that the other fixes, its given coordinates and all coordinates without it."""
     new = step.operands + step.given
     data = [*(c for c in state.data if c not in step.given), *state.expanded]
     for old in state.weights:

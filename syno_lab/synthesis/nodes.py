@@ -102,7 +102,7 @@ class SearchNode:
 
     Attributes:
         state: one of the states of the node.
-        places: the coordinates that are not fixed: first those that have passed; the foremost that waits comes last.
+        places: the coordinates that are not fixed: first the passed coordinates; the foremost waiting one comes last.
         passed: the number of coordinates that have passed.
         used: the number of views of each primitive in :data:`LIMITED`.
         spent: the occurrences of each variable so far.

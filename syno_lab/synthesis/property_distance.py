@@ -154,8 +154,8 @@ def _in_the_way(state: State, limit: int) -> tuple[Wish, ...]:
 def wish_verdicts(state: State) -> Callable[[Step], Rule | None]:
     """Return a function that judges a step from ``state`` by the wishes, without applying the step.
 
-    The function returns None if the step may lead to an operator that meets the wishes within the remaining steps, and
-    if the shapes alone rule out the step.
+    The function returns None in two cases: the step may lead to an operator that meets the wishes within the remaining
+    steps, or the shapes alone rule out the step.
     """
     spec, wishes = state.spec, wishes_of(state.spec)
     if wishes is None:

@@ -202,7 +202,7 @@ class Reach:
             if count == 1 and (ratio or number > 1):
                 item = items[mask.bit_length() - 1]
                 if item & _MERGES != _MERGES:
-                    delay = 1 if item & WAITING else 2  # another view must come before this view
+                    delay = 1 if item & WAITING else 2  # another view first, or (2) another coordinate to begin it
             elif count > 1 and not mask & self._openers:
                 delay += 1
             rest = free & ~mask
@@ -332,7 +332,7 @@ class Reach:
         return len(self._known)
 
     def _value(self, packed: int) -> int:
-        """Return the value of a size under the first binding; 0, below every window, without a binding."""
+        """Return the value of a size under the first binding; without a binding 0, which is below every window."""
         value = self._values.get(packed)
         if value is None:
             size = Size(self.spec.symbols, self.unpacked(packed))
@@ -361,7 +361,7 @@ class Reach:
 
 
 def least_steps(have: int, want: int) -> int:
-    """Return a lower bound of the steps from ``have`` coordinates to ``want`` axes without equal sizes.
+    """Return a lower bound of the steps from ``have`` coordinates to ``want`` axes if no coordinate has an axis's size.
 
     A step makes at most two coordinates of new sizes, and increases the number of coordinates by at most one.
     """

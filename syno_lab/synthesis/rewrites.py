@@ -26,7 +26,7 @@ from syno_lab.synthesis.rewrites_views import behind, blocks_before, joined_digi
 
 
 def reduce_first(state: State, step: Step) -> Rewrite | None:
-    """Show a REDUCE and the last other step before it, in both orders."""
+    """Show a REDUCE and the last step before it that is no REDUCE, in both orders."""
     assert step.parameter is not None
     last = next(s for s in reversed(state.steps) if s.primitive != "REDUCE")
     before, after = parts(state, last.operands + last.given)
@@ -96,7 +96,7 @@ def expand_of_shared(state: State, step: Step) -> Rewrite | None:
 
 
 def expand_above_shift(state: State, step: Step) -> Rewrite | None:
-    """Show a SHIFT with its high digit dropped, and the coordinate with this digit dropped and the other SHIFTed."""
+    """Show a SHIFT whose high digit is dropped, and its operand with the high digit dropped and the low SHIFTed."""
     node = step.operands[0].node
     (shifted,) = node.operands
     before, after = parts(state, shifted.node.operands)

@@ -26,7 +26,7 @@ _Chosen = tuple[tuple[int, ...], tuple[int, ...]]  # the indices of the chosen s
 class Roots(Nodes):
     """The search graph at its root: every multiset of REDUCEs is one move."""
 
-    #: With wishes, a multiset's probability is divided by `LONG_WAY` for each further step of its shortest way, and
+    #: With wishes, a multiset's probability is divided by `LONG_WAY` for each additional step of its shortest way, and
     #: multiplied by `NO_WINDOW` for each wished window that none of its REDUCEs can be.
     LONG_WAY = 6.0
     NO_WINDOW = 0.02
@@ -61,7 +61,7 @@ class Roots(Nodes):
 
     @cached_property
     def _lacking(self) -> dict[int, int]:
-        """Return the missing occurrences of each primary variable, which only REDUCEs add, by the variable's index."""
+        """Map the index of each missing primary variable to its missing occurrences, which only REDUCEs can add."""
         number = len(self.spec.symbols.primary)
         have = [sum(c.size.exponents[i] for c in self.root.places) for i in range(number)]
         want = [sum(self.spec.input_shape[axis].exponents[i] for axis in self._own) for i in range(number)]
@@ -124,7 +124,7 @@ class Roots(Nodes):
         yield from choose(0, (), self.root.spent, self._lacking)
 
     def _drawn_roots(self, left: int, rng: Random) -> list[Move]:
-        """Draw some multisets: a uniform number of REDUCEs, first for missing variables, then uniform sizes."""
+        """Draw some multisets with a uniform number of REDUCEs: first sizes with missing variables, then any sizes."""
         reduces, lacking = self._reduces, self._lacking
         with_it = {i: [at for at, (size, _, _) in enumerate(reduces) if size.exponents[i]] for i in lacking}
         least, most = sum(lacking.values()), min(self.limits.max_reduces, left)

@@ -342,8 +342,8 @@ class Sampler:
     def replace(self, net: Module, kernel_packs: Iterable[KernelPack]) -> Module:
         """Put a new module into every Placeholder of ``net``, from the first pack whose binding contains its mapping.
 
-        A Placeholder with a module gets a new module too. Raises SpecError if ``net`` has no Placeholder or if no pack
-        fits one of them; then nothing changes.
+        A Placeholder with a module gets a new module too. Raises SpecError if ``net`` has no Placeholder, or one
+        that no pack fits; then nothing changes.
         """
         return later("replace", net, kernel_packs)
 
@@ -358,7 +358,7 @@ class Sampler:
 
     @property
     def _lacks_ones(self) -> bool:
-        """Return whether the input has more axes of size 1 than the output: no primitive of the space adds one."""
+        """Return whether the input has more axes of size 1 than the output: no step of the space adds such axes."""
         pairs = self.spec.fixed_io_pairs
         ones = [
             sum(size.is_one for axis, size in enumerate(shape) if axis not in {pair[side] for pair in pairs})

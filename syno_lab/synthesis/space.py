@@ -142,7 +142,7 @@ def sums_no_weights(state: State) -> bool:
     """Return whether every reduction reaches the data or at least two weights that remain after absorption.
 
     The condition is a restriction of the space. A reduction in only one weight sums elements of the weight. The sum is
-    a weight again, though fingerprints of the operators before and after it differ (DESIGN, section 3).
+    a weight again, though the operator with this weight has another fingerprint (DESIGN, section 3).
     """
     if not state.reductions:
         return True
@@ -211,7 +211,7 @@ class _Room:
         return tuple([cost[i] if i < len(cost) else 0 for i, _ in self._left])
 
     def without(self, costs: Iterable[_Cost]) -> _Cost | None:
-        """Return the remaining occurrences by variable after a weight of these dimensions; None above a limit."""
+        """Return the remaining occurrences by variable after a weight of these dimensions; None if over a limit."""
         rest = () if self._is_free else tuple([number for _, number in self._left])
         for cost in costs:
             rest = tuple(map(sub, rest, cost))

@@ -43,7 +43,7 @@ class Beginnings(ABC):
 
     @abstractmethod
     def deal(self) -> tuple[Move, int] | None:
-        """Return the REDUCEs of the next walk and the limit of a path's steps; None if no path has this length."""
+        """Return the REDUCEs of the next walk and the limit of a path's steps; None if no REDUCEs fit this limit."""
 
     @abstractmethod
     def room(self) -> tuple[int, int]:
@@ -67,9 +67,9 @@ class _Deck(Beginnings):
     """Takes every multiset of REDUCEs in turn, with few paths from one node, so that draws spread.
 
     First the number of REDUCEs is chosen, each number once per round; then a multiset of this number, in the same way.
-    Multisets without new paths last time are skipped more often, and so are multisets above the budget of FLOPs. The
-    length is drawn uniformly. One walk takes at most :data:`FEW` paths or a hundredth of all earlier draws. So in a
-    long draw no node yields more than one in a hundred paths.
+    Multisets and lengths without new paths are chosen less often, and so are multisets above the budget of FLOPs. One
+    walk takes at most :data:`FEW` paths, or a hundredth of all earlier draws if this is more. So in a long draw no node
+    yields more than one in a hundred paths.
     """
 
     SMALL = 1  # count one node only: with two remaining steps, a hundred nodes can follow
@@ -83,7 +83,7 @@ class _Deck(Beginnings):
     HOPE = 1 / 64
 
     def __post_init__(self) -> None:
-        self._in_vain: Counter[Hashable] = Counter()  # walks in a row without new paths
+        self._in_vain: Counter[Hashable] = Counter()  # walks in a row without new paths, by REDUCEs and by length
         self._last: tuple[Hashable, ...] = ()
         self._paths_drawn = 0
         self.forget()

@@ -36,7 +36,7 @@ _REASON_S = 0.5
 HOMEWARD = 15
 #: The limit of walks whose operators a rule or a budget refuses.
 MAX_WALKS = 200
-#: The factor on the probability of a random step for each step that it leads nearer.
+#: The factor on the probability of a random step for each step that it leads nearer to the input.
 PULL = 3.0
 
 

@@ -406,7 +406,7 @@ class Wishes:
             return
         remaining = pieces - needed
         if remaining and not contractions and not one_each:
-            return  # with EXPANDs, SPLITs join the remaining pieces with a window
+            return  # with an UNFOLD or EXPAND left, SPLITs join the remaining pieces with a window
         total = cost + short + needed + (min(remaining, 1) if contractions else remaining)
         if total < self._best:
             self._best = total
@@ -428,7 +428,7 @@ class Wishes:
         return is_small
 
     def _is_over(self, ratio: int) -> bool | None:
-        """Return whether a surplus has primary variables, and so leaves a piece; None if the ratio is impossible."""
+        """Return whether a surplus must be eliminated, up to a factor of coefficients; None if it is impossible."""
         exponents = self._primaries(ratio)
         return any(exponents) if min(exponents, default=0) >= 0 else None
 
