@@ -39,13 +39,13 @@ TEX = ("tex", "tikz", "pgf")
 FORMS = ("pdf", "svg", "png", *TEX)
 FONTS = ("sans", "serif")
 MARGIN = 2.0  # The margin around a drawing in points, for thick borders.
-_LEAST, _MOST = 0.5, 40.0  # Inches.
+_LEAST, _MOST = 0.5, 40.0  # The least and the largest width, in inches.
 _LEAST_POINTS, _MOST_POINTS = 3.0, 40.0
 _DPI = 300
 #: Matplotlib's settings are global for the process, so this lock lets threads draw one figure at a time.
 _settings = threading.RLock()
 _LONGEST = 500  # The longest description in a file's head, in characters.
-# Finds font families in matplotlib's SVG: family names are in quotes, generic names are not.
+# Finds font families in matplotlib's SVG: names of families are in quotes, generic names are not.
 _FAMILY = re.compile(r"'([^']+)'")
 _SLANT = re.compile(r"\b(italic|oblique)\b")
 _WEIGHT = re.compile(r"(?<![\w.#-])(bold|[1-9]00)(?=\s*(?:;|\s|$))")
@@ -286,7 +286,7 @@ def legend_above(plot: Plot, handles: Sequence[Any]) -> None:
 
 
 def _embed_fonts(svg: str) -> str:
-    """Add fonts with the letters that a matplotlib SVG uses to its style sheet; texts stay texts."""
+    """Embed the letters that a matplotlib SVG uses as fonts in the SVG's style sheet; texts stay texts."""
     used: dict[tuple[str, str, str], set[str]] = {}
     for element in ElementTree.fromstring(svg).iter():  # noqa: S314 - written by matplotlib just now
         look, text = element.get("style", ""), (element.text or "").strip()
@@ -334,7 +334,7 @@ def _letters_of(face: tuple[str, str, str]) -> frozenset[str]:
 
 @lru_cache(maxsize=128)
 def _subset(path: str | None, letters: str) -> str:
-    """Return the given letters of a font as WOFF in base64; equal letters give equal bytes."""
+    """Return the given letters of a font as WOFF in base64; the same letters always give the same bytes."""
     from fontTools import subset
 
     assert path is not None

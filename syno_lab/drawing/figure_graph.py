@@ -1,4 +1,4 @@
-"""Graphs for papers: the layout program places nodes and edges; matplotlib or TikZ draws the nodes and edges."""
+"""Graphs for papers: the layout program places nodes and edges, and matplotlib or TikZ draws them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TEX_POINTS = 10.0
 
 
 class Outline(NamedTuple):
-    """A line or an area, by its corners, or by the first point and three more points for each cubic curve."""
+    """A line or an area: its corners, or its first point and then three points for each cubic curve."""
 
     points: tuple[Point, ...]
     is_curve: bool

@@ -20,7 +20,7 @@ _GAP = 10.0
 _MOST = 150  # The longest line in characters of LaTeX, about half as many on the page.
 # Where a line may break: before the brackets of conditions, and before the product after the brackets.
 _BREAKS = re.compile(r"(?=\\left\[0 )|(?<=\\right\]) (?!\\left\[0 )")
-# Brackets keep their size, as the lab's formulas have nothing tall in them. An arrow (\leftarrow) is no bracket.
+# Brackets keep their size, because the lab's brackets contain nothing tall. An arrow (\leftarrow) is no bracket.
 _SIZED = re.compile(r"\\(left|right)(?![a-zA-Z])")
 _FOR_MATPLOTLIB = (
     (r"\bmod", r"\;\mathrm{mod}\;"),

@@ -1,4 +1,4 @@
-"""Draw DOT text by the layout program ``graphviz-pure``, which a PyPI package of the same name contains.
+"""Draw DOT text by the layout program ``graphviz-pure``, which comes with the PyPI package ``graphviz-pure``.
 
 The package ``graphviz`` starts the program. The package's setting ``DOT_BINARY`` (usually the system's ``dot``) stays,
 because a user's other drawings use it.

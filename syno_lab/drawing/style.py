@@ -128,7 +128,7 @@ def dark_css(place: str) -> str:
         rules[f".{kind} text"] = f"fill: {DARK_INK}"
         rules[f'.{kind} > {outline}:not([fill="none"])'] = f"fill: {fill}"
         rules[f'.{kind} > {outline}:not([stroke="none"], [stroke="{HIGHLIGHT}"])'] = f"stroke: {border}"
-    # Boxes in pictures of other systems have the same fills, but other classes.
+    # Boxes in pictures of other systems have the fills of these looks, but classes of their own.
     for box in BOXES:
         rules[f"{box} text"] = f"fill: {DARK_INK}"
     boxes = f":is({', '.join(BOXES)}) > {outline}"

@@ -1,4 +1,4 @@
-"""The texts of pictures: typeset as mathematics, and exactly as wide as the space for them.
+"""The texts of pictures: typeset as mathematics, each with a fixed width, so that a text fits its box.
 
 The layout program uses the widths of Helvetica, but a browser may use another font. So each text states its width, the
 browser fits the text to it, and no text leaves its box. Names get subscripts: ``i_H`` is i with the subscript H, and
@@ -83,7 +83,7 @@ def parts_of(text: str, names: Names = {}) -> list[tuple[str, int]]:  # noqa: B0
 
 
 def in_lines(text: str) -> list[str]:
-    """Wrap an expression into lines for a box, before operators; of too many lines the middle is left out.
+    """Wrap an expression into lines for a box, before operators; leave out the middle if there are too many lines.
 
     The title of the node has the full expression.
     """
@@ -111,7 +111,7 @@ def _set(before: str, behind: str, text: str, names: Names) -> str:
     parts = parts_of(text.replace("*", "·"), names)
     room = width_of(text, points, is_bold=is_bold)
     width = sum(width_of(part, points * _SMALL**level, is_bold=is_bold) for part, level in parts)
-    # Subscripts make a text narrower than its space. The text is centred in it.
+    # Subscripts make a text narrower than its space, so the text is centred in the space.
     before = _START.sub(lambda at: f'text-anchor="start" x="{float(at[1]) + (room - width) / 2:.2f}"', before)
     inside, now = "", 0.0
     for part, level in parts:

@@ -54,7 +54,7 @@ class SqueezeExcitation(nn.Module):
 
 
 class StochasticDepth(nn.Module):
-    """Map [B, ...] to the same shape: in training an example becomes 0 with probability ``rate``, others are scaled up.
+    """In training, set each example of [B, ...] to 0 with probability ``rate``, and scale up the remaining examples.
 
     Source: G. Huang, Y. Sun, Z. Liu, D. Sedra, K. Weinberger, Deep Networks with Stochastic Depth, ECCV 2016.
     """

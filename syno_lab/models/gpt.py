@@ -92,7 +92,7 @@ class GPT(nn.Module):
         self.norm = nn.LayerNorm(width)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
-                # More blocks get smaller initial weights before a shortcut's sum (section 2.3 of the report).
+                # The more blocks add to a shortcut, the smaller are their last weights (section 2.3 of the report).
                 adds = name.endswith(("attention.out.weight", "down.weight"))
                 nn.init.normal_(parameter, std=_DEVIATION * ((2 * layers) ** -0.5 if adds else 1.0))
             elif name.endswith("bias"):

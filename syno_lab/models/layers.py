@@ -67,7 +67,7 @@ class Survey:
     others: Mapping[str, str] = field(default_factory=dict)
 
     def reasons(self, selection: Selection | None = None) -> dict[str, str | None]:
-        """Return by layer name why the layer is not replaced; None for a layer that ``selection`` replaces."""
+        """Return for each layer's name why the layer is not replaced; None for a layer that ``selection`` replaces."""
         chosen = selection or Selection()
         reason_of = {site.name: chosen.reason_against(site, self.modules[site.name]) for site in self.sites}
         other = "its kind is {} (conv2d and linear layers can be replaced)"
@@ -161,9 +161,9 @@ def survey(net: nn.Module, example: Example) -> Survey:
                     f"{positional[0].dtype} {list(positional[0].shape)}: convert them in the data set"
                 ) from error
             message = said_by(error).removeprefix("RuntimeError: ")
-            wanted = "images" if isinstance(example, tuple) else "an example"
+            noun = "images" if isinstance(example, tuple) else "an example"
             shown = list(getattr(example, "shape", example))
-            raise SpecError(f"expected a network that takes {wanted} {shown}, found: {message}") from error
+            raise SpecError(f"expected a network that takes {noun} {shown}, found: {message}") from error
     check_shapes(net)
     owners = _owners(net)
     calls = seen | {module: [] for module in names if module not in seen}
@@ -232,11 +232,11 @@ def _other_kind(module: nn.Module) -> str | None:
 
 
 def _taken_type(net: nn.Module, positional: tuple[Tensor, ...]) -> torch.dtype | None:
-    """Return a dtype of examples that ``net`` accepts, after a failure with the example's dtype; None without one."""
+    """After a failure with the example's dtype, return a dtype that ``net`` accepts; None if none is accepted."""
     weight = next((parameter.dtype for parameter in net.parameters() if parameter.is_floating_point()), torch.float32)
     for dtype in (weight, torch.int64) if positional else ():
         if positional[0].dtype != dtype:
-            with suppress(Exception):  # try the next dtype if the network fails with this one too
+            with suppress(Exception):  # try the next dtype if the network fails with this dtype too
                 net(positional[0].to(dtype))
                 return dtype
     return None
@@ -389,7 +389,7 @@ def _convolution(site: Site, module: nn.Conv2d, calls: Sequence[tuple[torch.Size
     height, width = calls[0][0][-2:]
     area = module.in_channels // module.groups * prod(module.kernel_size)
     site = replace(site, height=height, width=width, flops=sum(2 * area * prod(output) for _, output in calls))
-    pixels, padded = (calls[0][1][-2], calls[0][1][-1]), _output_pixels(site)
+    pixels, expected = (calls[0][1][-2], calls[0][1][-1]), _output_pixels(site)
     obstacle = None
     if len({tuple(image[-2:]) for image, _ in calls}) > 1:
         obstacle = "it is called on images of several sizes"
@@ -397,8 +397,8 @@ def _convolution(site: Site, module: nn.Conv2d, calls: Sequence[tuple[torch.Size
         obstacle = "it is called on an image without a batch"
     elif site.dilation != (1, 1):
         obstacle = f"its dilation is {_times(site.dilation)}"
-    elif pixels != padded:
-        obstacle = f"its output is {_times(pixels)}, and not {_times(padded)} as its padding would have to make it"
+    elif pixels != expected:
+        obstacle = f"its output is {_times(pixels)}, and not {_times(expected)} as its padding would have to make it"
     return replace(site, obstacle=site.obstacle or obstacle)
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
 
-#: The largest number of layers, channels or tokens; no machine can hold a larger network.
+#: The largest number of layers, channels or tokens of a vocabulary; no machine can hold a larger network.
 MOST = 1 << 20
 
 
@@ -47,7 +47,7 @@ def projection(in_channels: int, out_channels: int, stride: int) -> nn.Module:
 
 
 def scale_images(images: Tensor, resolution: int) -> Tensor:
-    """Scale floating-point images [B, C, H, W] bilinearly to ``resolution`` x ``resolution``; return others unchanged.
+    """Scale floating-point images [B, C, H, W] bilinearly to ``resolution`` x ``resolution`` if they have another size.
 
     Pixels are squares (corners are not aligned). To shrink images, neighbouring pixels are averaged first. Raises
     SpecError for a resolution below 1.

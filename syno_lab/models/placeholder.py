@@ -56,7 +56,7 @@ class Placeholder(nn.Module):
         return dict(self._mapping)
 
     def fill(self, module: nn.Module) -> None:
-        """Put ``module`` into the slot, instead of an earlier one. Raises SpecError for a value that is no module."""
+        """Put ``module`` into the slot; it replaces an earlier module. Raises SpecError if ``module`` is no module."""
         if not isinstance(module, nn.Module):
             raise SpecError(f"a Placeholder is filled with a torch module, found a {type(module).__name__}")
         self.kernel = module
@@ -66,7 +66,7 @@ class Placeholder(nn.Module):
         self.kernel = None
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        """Apply the module in the slot to the positional inputs, followed by the named inputs with any names."""
+        """Apply the module in the slot: first the positional inputs, then the named inputs, whatever their names."""
         if self.kernel is None:
             raise SynoError(
                 f"the {quoted(self)} is empty; fill it by sampler.replace(net, kernel_packs) or by its fill(module)"

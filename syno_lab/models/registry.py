@@ -28,7 +28,7 @@ Domain = Literal["images", "text"]
 #: First convolutions stay: they read 1 or 3 channels, which no coefficient divides.
 _DENSE = Selection(leave=("conv", "conv0", "conv1", "stem.*"))
 _QKV = Selection(kinds=("linear",), names=("*.qkv",))
-#: The arguments that every builder for images or text accepts; its other arguments are options.
+#: The arguments that every builder for images or text accepts; a builder's other arguments are options.
 _ALWAYS = ("num_classes", "in_channels", "vocabulary", "context")
 
 
@@ -191,7 +191,7 @@ BACKBONES: dict[str, Backbone] = {
 def backbone(name: str) -> Backbone:
     """Return the backbone ``name``; letter case, - and . are ignored (``ResNeXt-29-2x64D``).
 
-    Raises SpecError for an unknown name, with the nearest names, and for a user's network that is not offered here.
+    Raises SpecError for an unknown name, with the nearest names, and for a user's network not offered in this process.
     """
     if name.startswith(OWN):
         if name not in _OFFERED:

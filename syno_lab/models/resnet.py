@@ -60,7 +60,7 @@ class CifarResNet(nn.Module):
 
     The stages have ``width``, 2 ``width`` and 4 ``width`` channels; the second and the third begin with stride 2. The
     network has 6 ``blocks`` + 2 layers. The input is [B, ``in_channels``, H, W] with H and W of at least 4 (32 x 32 in
-    the paper, 8 x 8 for digits). The output is the logits [B, ``num_classes``]. Weights are drawn like in He et al.
+    the paper, 8 x 8 for digits). The output is the logits [B, ``num_classes``]. Weights are drawn as in He et al.
     2015, from torch's global generator. Raises SpecError for numbers below 1.
     """
 
@@ -197,7 +197,7 @@ class AggregatedBlock(nn.Module):
 class CifarResNeXt(nn.Module):
     """A 1x1 convolution, three stages of ``blocks`` blocks of ``groups`` groups, mean over the pixels, a linear layer.
 
-    The groups have ``width`` channels in the first stage. Each later stage has stride 2 and groups of twice as many
+    The groups have ``width`` channels in the first stage. Each later stage begins with stride 2, with twice as many
     channels. The input is [B, ``in_channels``, H, W] with H and W of at least 1 (32 in the paper). The output is the
     logits [B, ``num_classes``]. Raises SpecError for numbers below 1.
     """

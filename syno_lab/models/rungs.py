@@ -1,6 +1,6 @@
 """Rungs of a search: which cheaper networks and trainings (proxies) precede the training of the network itself.
 
-A training on the first rung takes seconds, on each later rung longer. Only the best trials continue (successive
+A training on the first rung takes seconds, and longer on each later rung. Only the best trials continue (successive
 halving; Jamieson and Talwalkar 2016, Li et al. 2018). This file is plain data without torch;
 :mod:`syno_lab.trial.rungs` applies a rung to a request.
 """
@@ -61,10 +61,10 @@ class Rung:
 def proxies(*, resolution: int, steps: tuple[int, int] = (40, 156), **sizes: int) -> tuple[Rung, ...]:
     """Return the rungs of a backbone for images: two short trainings of a smaller network, then the network itself.
 
-    The second rung has more steps and two seeds. The default values come from the first successful search, on
-    ResNet-20. The proxy of that search was ResNet-8 at 16 x 16, with 40 and then 156 batches of 64 images. The first
-    rung ranks by the training loss. In ResNet-20's validation the training loss agreed with the full recipe better than
-    FLOPs and parameters. The held-out loss after so few steps agreed less (``syno-lab search --validate-proxy``).
+    The second rung is the first with more steps and two seeds. The default values are those of the first successful
+    search, on ResNet-20. Its proxy was ResNet-8 at 16 x 16, with 40 and then 156 batches of 64 images. The first rung
+    ranks by the training loss. In ResNet-20's validation the training loss agreed with the full recipe better than
+    FLOPs and parameters did. The held-out loss after so few steps did not (``syno-lab search --validate-proxy``).
     """
     return _climbed({"options": dict(sizes), "resolution": resolution}, steps, ("training loss", "loss"))
 

@@ -78,7 +78,7 @@ class Site:
 
     @property
     def output_elements(self) -> int:
-        """The number of output elements for one example over all calls, which a library's convolution stores."""
+        """The number of output elements for one example over all calls: what a library's convolution stores."""
         if self.kind == "linear":
             return self.calls * self.positions * self.out_channels
         rows, columns = (-(-size // step) for size, step in zip((self.height, self.width), self.stride, strict=True))

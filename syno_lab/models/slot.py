@@ -135,8 +135,8 @@ def put_in(
     Every site gets new weights, with the device and dtype of the replaced weights. An earlier operator at a site is
     replaced. ``partial``: layers that the operator does not fit stay. ``example``: an example for
     :func:`.survey`; a copy of the changed network runs it once in evaluation and once in training. Raises SpecError
-    when the operator fits nowhere, when it does not fit everywhere without ``partial``, or when the network fails with
-    ``example``. The network is unchanged then.
+    when the operator fits nowhere, when it does not fit everywhere and ``partial`` is not set, or when the network
+    fails with ``example``. The network is unchanged then.
     """
     places = costs(operator, sites, strides=strides)
     stays = [place for place in places if not place.replaced]
@@ -268,7 +268,7 @@ def _fitted(operator: Operator, site: Site, strides: Strides) -> dict[str, int]:
 
 
 def _named(operator: Operator, site: Site, strides: Strides) -> dict[str, int]:
-    """Return the values of ``operator``'s variables at a site, by the operator's names of the variables."""
+    """Return the values of ``operator``'s variables at a site, by the names that the operator gives them."""
     if not is_operator(operator):  # no system has this operator, so its variables have the usual names
         return site.binding(strides)
     named = site.binding(strides)

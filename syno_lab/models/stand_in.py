@@ -1,4 +1,4 @@
-"""The modules that replace a layer: they have its attributes, but not the values of its weight.
+"""A module that replaces a layer: it has the layer's attributes, but not the values of the layer's weight.
 
 The file of a network with an operator (:mod:`syno_lab.experiments.own_file`) has a copy of this text, so this file
 needs torch alone.
@@ -122,7 +122,7 @@ class InPlaceOf(nn.Module):
             setattr(self, kind, hooks if len(own_hooks) == len(hooks) else own_hooks)
         self._is_full_backward_hook = original._is_full_backward_hook
         bias = getattr(original, "bias", None)
-        # A bias that pruning computes may have no gradient, although its source parameter has one.
+        # A bias that pruning computes may have no gradient, although its source parameter has a gradient.
         is_trained = any(parameter.requires_grad for name, parameter in original.named_parameters() if "bias" in name)
         self.bias = nn.Parameter(bias.detach().clone(), is_trained) if isinstance(bias, Tensor) else None
         self._whose = whose

@@ -33,8 +33,8 @@ _AT_ONCE = 1 << 20  # characters in one call; ``tokenizers`` needs some hundred 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The encoding of a text as numbers: the 256 bytes of UTF-8, or the characters of an ``alphabet`` in order. With
-    ``learnt``, the JSON of a tokenizer from :func:`learn`, the numbers are those of the tokenizer.
+    """The encoding of a text as numbers: the 256 bytes of UTF-8, the characters of an ``alphabet`` in order, or the
+    tokens of a tokenizer. ``learnt`` is the JSON of this tokenizer, from :func:`learn`.
 
     Raises SpecError for an alphabet that is empty or has a character twice, and for an alphabet with ``learnt``.
     """

@@ -19,7 +19,7 @@ from syno_lab.errors import SpecError
 
 
 def mean_square(output: Any) -> Tensor:
-    """Return the mean square of all floating-point tensors in a network's output."""
+    """Return the sum of the mean squares of all floating-point tensors in a network's output."""
     parts = output if isinstance(output, Tensor | Sequence | Mapping) else vars(output)
     leaves = tree_leaves(list(parts.values()) if isinstance(parts, Mapping) else parts)
     values = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.numel()]

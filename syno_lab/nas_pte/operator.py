@@ -215,7 +215,7 @@ class SynoOperator(nn.Module):
 
 
 def _torch_source(operator: NasPteOperator, bound: dict[str, int]) -> str:
-    """Return the class ``SynoOperator(nn.Module)``: [batch, C_in, H, W] to [batch, C_out, rows, W]."""
+    """Return the class ``SynoOperator(nn.Module)``: first rows of [batch, C_in, H, W] to [batch, C_out, rows, W]."""
     parts, rows, (_, channels, height, width) = operator.parts(bound), operator.rows(bound), operator.input_sizes(bound)
     sizes = "x".join(map(str, operator.output_sizes(bound)[1:]))
     about = f"{operator}: to {sizes} for an image, {operator.params(bound)} parameters, {operator.flops(bound)} FLOPs."

@@ -2,7 +2,7 @@
 
 The reference runs one product at a time over all images, rows and columns. Every term multiplies an input element by
 one weight element. For the fingerprint, the weights of all convolutions count as one weight whose elements may be
-renamed. How weights are divided into tensors does not change the function, and so not the fingerprint.
+renamed. The fingerprint does not depend on the tensors that hold the weights, because the function does not.
 
 Shapes: N images, C_in and C_out channels, H rows, W columns; windows of 3 x 3, padded with zeros.
 """
@@ -26,7 +26,7 @@ DENSE = 16
 
 @dataclass(frozen=True)
 class Part:
-    """A convolution from ``inputs`` channels, from ``first_in`` on, to ``outputs`` channels in ``groups`` groups."""
+    """A convolution of ``inputs`` channels, the first is ``first_in``, to ``outputs`` channels in ``groups`` groups."""
 
     first_in: int
     inputs: int

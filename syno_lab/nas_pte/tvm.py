@@ -64,8 +64,8 @@ def _concatenation(found: list[te.Tensor], parts: tuple[Part, ...]) -> te.Tensor
     firsts = [sum(part.outputs for part in parts[:place]) for place in range(len(parts))]
 
     def element(n: Any, o: Any, h: Any, w: Any) -> Any:
-        # An index is never outside its bounds. Without bounds, MetaSchedule takes the concatenation for a write-back of
-        # one convolution and cannot move the other convolutions into its loops (a ScheduleError).
+        # No index is ever out of bounds, but the bounds are needed. Without bounds MetaSchedule takes the concatenation
+        # for a write-back of one convolution, and cannot move the other convolutions into its loops (a ScheduleError).
         bounded = (te.max(te.min(o - first, part.outputs - 1), 0) for first, part in zip(firsts, parts, strict=True))
         read = [tensor[n, index, h, w] for tensor, index in zip(found, bounded, strict=True)]
         later = list(zip(read[1:], firsts[1:], strict=True))

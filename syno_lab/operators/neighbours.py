@@ -6,8 +6,8 @@ of the element: the step that made a coordinate, the kind of its size, and its u
 one primitive is the Jaccard distance of their facets, between 0 and 1. For multisets that is 1 minus the size of the
 intersection over the size of the union. Elements of different primitives are never matched.
 
-The distance is the cost of the cheapest change from one multiset to the other. A matched pair costs its difference, an
-element without a partner costs 1. The distance is the bipartite approximation of the graph edit distance (Riesen and
+The distance is the cost of the cheapest change from one multiset to the other. A matched pair costs its difference, and
+an element without a partner costs 1. The distance is the bipartite approximation of the graph edit distance (Riesen and
 Bunke, Image and Vision Computing 27(7), 2009). The difference of elements is a metric, so the distance is a metric too:
 symmetric, 0 from a pGraph to itself, with the triangle inequality. Names of variables and the order of independent
 steps do not change the distance. Different operators can have the distance 0, if no step distinguishes them;
@@ -48,7 +48,7 @@ class Element:
     words: str
 
     def difference(self, other: Element) -> float:
-        """Return the Jaccard distance of the facets, from 0 to 1; for elements of different kinds 2 (no match)."""
+        """Return the Jaccard distance of the facets, from 0 to 1; for different kinds 2, the cost of no match."""
         if self.kind != other.kind:
             return 2.0
         facets, other_facets = Counter(self.facets), Counter(other.facets)
@@ -151,7 +151,7 @@ def nearest(
         known: operators by name; by default :data:`syno_lab.operators.KNOWN`.
         most: the largest number of results; None for all.
 
-    Raises SpecError when ``most`` is less than 1, or when the operator is no pGraph, because steps are compared.
+    Raises SpecError when ``most`` is less than 1, or when the operator is no pGraph and so has no steps to compare.
     """
     if not isinstance(operator, Operator):
         raise SpecError(
