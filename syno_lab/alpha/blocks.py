@@ -247,7 +247,7 @@ def relative(graph: Graph) -> Graph:
         (shape, *_) = graph.input_shapes(number) or ((),)
         channels, sizes = shape[-1] if shape else 1, {}
         for name, value in node.operation.attributes:
-            # One group is independent of the channels; if each group has one channel, the number of groups is relative.
+            # A single group stays a single group; if each group has one channel, their number follows the channels.
             if isinstance(value, int) and (name == "features" or (name == "groups" and value == channels)):
                 sizes[name] = Rel(value, channels)
         nodes.append(replace(node, operation=node.operation.replace(**sizes)))

@@ -79,7 +79,7 @@ def describe(graph: Graph) -> str:
 def parts(graph: Graph, notes: Mapping[int, Sequence[str]] | None = None) -> dict[str, tuple[str, list[str]]]:
     """Map the id of each part of a picture to the part's description and the ids to highlight with the part.
 
-    An operation or output highlights its incoming arrows and their sources; an arrow, its source and target.
+    An operation or output highlights its incoming arrows and their sources. An arrow highlights its two ends.
     """
     names = [f"t{number}" for number in range(len(graph.inputs))] + [f"n{number}" for number in range(len(graph.nodes))]
     parts_by_id: dict[str, tuple[str, list[str]]] = {}

@@ -3,9 +3,9 @@
 To make a new subgraph, the lab chooses a random subgraph of a random block and infers and relaxes its properties. A
 graph with the relaxed properties replaces the subgraph in this block and, at random, in other blocks of the type.
 
-The new subgraph has the old output shape if an operation with several inputs follows, such as a residual sum. A
-subgraph before such an operation is part of an inner chain, and inner chains keep their shapes (section 4.6). Other
-output shapes rarely fit: in ResNet-20, 6 of 210 fitted.
+The new subgraph has the old output shape if an operation with several inputs follows, such as a residual sum. The
+subgraph is then part of an inner chain, and inner chains keep their shapes (section 4.6). Other output shapes rarely
+fit: in ResNet-20, 6 of 210 fitted.
 
 Synthesis makes chains. In other graphs (section 4.6 and appendix B.4), the *skeleton* is all operations that have
 several inputs, rearrange axes or are never chosen by synthesis. The skeleton does not change. Synthesis replaces each

@@ -226,8 +226,8 @@ def _single(small: int, large: int) -> int:
     return growth
 
 
-def _merged(small: Any, two: Any) -> Any:
-    theirs = iter(leaves(two))
+def _merged(small: Any, large: Any) -> Any:
+    theirs = iter(leaves(large))
 
     def both(leaf: Any) -> Any:
         other = next(theirs)

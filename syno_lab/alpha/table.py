@@ -186,7 +186,7 @@ def _product_shape(at: Applied) -> Shape:
 
 
 def _product_flops(at: Applied) -> int:
-    """Return 0 unless a letter of both inputs is summed; a letter of one input alone is summed before the product."""
+    """Return the FLOPs: 0 unless a letter of both inputs is summed. A sum over a letter of one input is not counted."""
     (left, right), result, sizes = _product(at)
     both = set(left) & set(right)
     return 2 * prod(sizes[letter] for letter in both | set(result)) if both - set(result) else 0

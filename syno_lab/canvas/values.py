@@ -50,12 +50,12 @@ def range_of(nodes: Nodes, tensor: int, image: Range = ANY) -> Range:
 
 
 def _range_of(nodes: Nodes, tensor: int, known: dict[int, Range]) -> Range:
-    range_known = known.get(tensor)
-    if range_known is not None:
-        return range_known
+    result = known.get(tensor)
+    if result is not None:
+        return result
     (name, _), inputs = nodes[tensor - 1]
-    range_known = _WHATEVER_IS_READ.get(name)
-    if range_known is None:
+    result = _WHATEVER_IS_READ.get(name)
+    if result is None:
         first = _range_of(nodes, inputs[0], known)
         if name in _BLEND:
             second = _range_of(nodes, inputs[1], known)
@@ -63,9 +63,9 @@ def _range_of(nodes: Nodes, tensor: int, known: dict[int, Range]) -> Range:
         else:
             change = _ONE.get(name)
             low, high = first if change is None else change(first)
-        range_known = Range(min(low, _MOST), max(high, -_MOST))
-    known[tensor] = range_known
-    return range_known
+        result = Range(min(low, _MOST), max(high, -_MOST))
+    known[tensor] = result
+    return result
 
 
 def _abs(a: Range) -> Range:
