@@ -69,7 +69,7 @@ def exports(asked: Asked[Any], name: str, data: PaneData) -> list[Form]:
 
 
 def export(asked: Asked[Any], name: str, data: PaneData, form: str) -> bytes:
-    """Return the file content of the form of :func:`exports` that has this ``format``, in upper or lower case.
+    """Return the file content of a form; ``form`` is a ``format`` of :func:`exports`, in upper or lower case.
 
     Raises SpecError for a format that the pane does not have, or for a PNG that only a browser can make.
     """

@@ -25,7 +25,7 @@ class AlignedRow:
 
     @property
     def mark(self) -> Mark:
-        """The mark: ``same`` in all operators, ``some`` (equal in several), ``differs``, or ``only`` in one."""
+        """The mark: ``only`` (one operator has a step), ``differs``, ``same`` (in all) or ``some`` (in several)."""
         if len(self.there) == 1:
             return "only"
         if len({cell.key for cell in self.cells if cell is not None}) > 1:
@@ -59,7 +59,7 @@ def trace_all(formats: Sequence[str], values: Sequence[object]) -> list[list[Tra
 def align(traces: Sequence[Sequence[TracedStep]]) -> list[AlignedRow]:
     """Arrange the steps of several operators in the rows of a table.
 
-    Equal steps share a row. Steps of one kind with common inputs are paired next, those with the most common inputs
+    Equal steps share a row. Steps of one kind with common inputs are paired next, steps with the most common inputs
     first. Rows have the order of the first operator's steps. A step that the first operator lacks gets a new row before
     the next step of its operator that has a row, or at the end.
     """

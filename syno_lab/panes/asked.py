@@ -50,7 +50,7 @@ class Asked(Generic[_Operator]):
     should_stop: Stop | None = field(default=None, compare=False, repr=False)
 
     def bound(self) -> dict[str, int]:
-        """Return the complete binding. Raises SpecError for a missing variable, or a size that is not positive."""
+        """Return the complete binding. Raises SpecError if a variable is missing or a size is no positive integer."""
         if self.binding is None:
             return system_of(self.operator).example_binding(self.operator)
         return self.operator.complete_binding(dict(self.binding))

@@ -52,8 +52,8 @@ class Subject:
 def subjects_of(values: Sequence[Any], names: Sequence[str] | None = None) -> tuple[Subject, ...]:
     """Return the operators to compare with their names: the given names, else the names of equal known operators.
 
-    Raises SynoError for fewer than two or more than four values, and for another number of names. A value must be an
-    operator, the name of a known operator, the file or text of an operator, or the state of an operator.
+    Raises SynoError for fewer than two or more than four values, for another number of names, and for a value of
+    another kind than these: an operator, a known operator's name, or the file, text or state of an operator.
     """
     if not FEWEST <= len(values) <= MOST:
         raise SpecError(f"compare: expected {FEWEST} to {MOST} operators, found {len(values)}")
@@ -81,7 +81,7 @@ def common_sizes(subjects: Iterable[Subject], binding: Mapping[str, int] | None 
         subjects: the operators; unfinished operators are ignored.
         binding: requested sizes; other sizes are the example sizes of one operator.
 
-    Raises SpecError where a requested size does not fit, or where no sizes fit all operators.
+    Raises SpecError if a requested size does not fit an operator, or if no sizes fit all operators.
     """
     operators = [subject.operator for subject in subjects if subject.operator is not None]
     examples = [system_of(operator).example_binding(operator) for operator in operators]
@@ -258,7 +258,7 @@ def reach_rows(
 ) -> list[NumberRow]:
     """Return rows with the number of elements of each input axis that the middle output element reads.
 
-    A row is for the axes with one number. :data:`NOTHING` is the cell of an operator whose system cannot count these
+    Each row has the axes of one index. :data:`NOTHING` is the cell of an operator whose system cannot count these
     elements. Raises StoppedError when ``should_stop`` returns True.
     """
     axes_of: list[list[AxisRead]] = []

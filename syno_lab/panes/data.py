@@ -58,7 +58,7 @@ class Link(TypedDict):
 
 
 class Picture(TypedDict):
-    """The picture of an operator; ``json`` is the operator's file, ``links`` has the links of a node by its id."""
+    """The picture of an operator; ``json`` is the operator's file, ``links`` has a Link for each node's id."""
 
     svg: str
     dot: str

@@ -100,7 +100,7 @@ def costs(asked: Asked[Any], rows: Iterable[CostRow] = (), **totals: int) -> Cos
     return {"binding": bound, "totals": {**counted, "memory_bytes": operator.memory(bound)}, "rows": parts}
 
 
-#: The kind (a colour) of a piece by the type of its Pygments token; a piece of another type has no kind.
+#: The kind (a colour) of a piece by the type of the piece's Pygments token; pieces of other types have no kind.
 _KINDS = {
     "Token.Keyword": "keyword",
     "Token.Operator.Word": "keyword",

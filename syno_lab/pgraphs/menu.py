@@ -21,9 +21,9 @@ from syno_lab.sessions.shown import Group, Item, Tick, Why
 from syno_lab.synthesis.candidates import Candidate, Candidates, Verdict
 from syno_lab.synthesis.rules import OWN
 
-COUNTED = 1 << 14  # The most points at which a page compares the two sides of an approximate rule, in a millisecond.
-SHOWN = 40  # How many canonical and how many pruned steps of a primitive are listed at most.
-JUDGED = 200  # For so many nearest steps of a primitive the rules are checked; a state takes milliseconds.
+COUNTED = 1 << 14  # The most points for comparing the two sides of an approximate rule; that takes a millisecond.
+SHOWN = 40  # The most canonical steps of a primitive that are listed, and the most pruned steps.
+JUDGED = 200  # The most steps of a primitive for which rules are checked, nearest first; a state takes milliseconds.
 _WILDCARD = re.compile(r"#(\d+)")
 ORDER = ("REDUCE", "SHARE", "UNFOLD", "SPLIT", "MERGE", "SHIFT", "STRIDE", "EXPAND")
 
@@ -70,7 +70,7 @@ def menu(
         found: all candidates; the ``index`` of an item of the result is an index here.
         shown: for each primitive, list at most so many canonical and so many pruned steps; the others are counted.
         only: the indices of the candidates to list; None lists all.
-        whole: primitives whose candidates are all listed; of another primitive :data:`JUDGED` candidates are checked.
+        whole: primitives whose candidates are all listed; of another primitive, :data:`JUDGED` at most are checked.
     """
     names, ids = expressions(state), {c: name for name, c in coordinate_ids(state).items()}
     rank = {name: place for place, name in enumerate(ORDER)}
@@ -179,7 +179,7 @@ def _here(verdict: Verdict, names: dict[Coordinate, str]) -> str:
 
 
 def _after(verdict: Verdict, names: dict[Coordinate, str]) -> str:
-    """Return the canonical expression as text, and which coordinate each wildcard is."""
+    """Return the canonical expression as text, and the coordinate of each wildcard."""
     rewrite = verdict.rewrite
     if rewrite is None or not rewrite.bottoms:
         return verdict.after or ""

@@ -35,9 +35,9 @@ from syno_lab.synthesis.property_distance import check_wants
 from syno_lab.synthesis.rules import RULES, Rule
 
 #: The default limits of occurrences for each kind of weight limits. Image sizes and positions never occur, so that no
-#: operator depends on the site. With weights counted, two successive weights use the channels between the weights three
-#: times (a REDUCE and two weights), the input's channels twice and the output's once. These middle channels may be a
-#: part of the input's or output's channels.
+#: operator depends on the site. If weights count, two successive weights use the channels between the weights three
+#: times (a REDUCE and two weights), the input's channels twice and the output's channels once. The middle
+#: channels may be a part of the input's or output's channels.
 OCCURRENCES: dict[WeightLimits, dict[str, int]] = {
     "free": {"N": 0, "C_in": 3, "C_out": 2, "H": 0, "W": 0},
     "primary": {"N": 0, "C_in": 5, "C_out": 4, "H": 0, "W": 0},
@@ -71,7 +71,7 @@ class NetworkSpace:
         if request.wants is None:
             spec = replace(spec, wants=derived_wants(request.sites, request.strides))
         check_wants(spec)
-        # Operators within the network's limit are within this limit for the first binding. It prunes early.
+        # Operators within the network's limit are within this limit for the first binding. The limit prunes early.
         first = spec.binding_maps[0]
         calls = sum(site.calls for site in request.sites if site.binding(request.strides).items() <= first.items())
         most = request.spare_flops // max(1, calls)
@@ -127,14 +127,14 @@ class NetworkSpace:
         outputs, inputs, *lengths = own_probe.kernel.shape
         site = self._heaviest
         window = site.kernel_size if len(lengths) == len(site.kernel_size) else (1,) * len(lengths)
-        # A depthwise layer stays depthwise with other channels. Another number of groups stays if possible.
+        # A depthwise layer stays depthwise with other channels. Another number of groups stays if it divides them.
         groups = gcd(outputs, inputs, outputs if site.groups == site.in_channels > 1 else site.groups)
         reference = convolution_probe(outputs, inputs, tuple(lengths), window, groups)
         return own_probe.promise(reference)
 
 
 #: The most terms for comparing the functions of operators: some hundredths of a second. Operators with millions of
-#: terms took three quarters of the time of an untrained search of ResNet-20.
+#: terms took three quarters of the time of a search of ResNet-20 without trainings.
 NAMED_TERMS = 1 << 18
 
 
@@ -142,7 +142,7 @@ NAMED_TERMS = 1 << 18
 def name_of(operator: Operator) -> str:
     """Return a name that distinguishes operators in a search: the fingerprint, and the sizes for computing it.
 
-    Operators that are mirror images (in H, in W, or in H and W) share a name, so that a search trains only one.
+    Operators that are mirror images (in H, in W, or in H and W) share a name, so that a search trains only one of them.
     """
     try:
         binding, digest = distinct_key(operator, mirrors_of(operator.spec), NAMED_TERMS)
@@ -164,8 +164,8 @@ def derive_spec(
 
     Budgets such as ``max_flops`` apply to the first binding. ``coefficients`` are the strings of ``sl.Sampler``.
     ``occurrences`` are limits for primary variables, in place of :data:`OCCURRENCES`. ``weight_limits`` and ``options``
-    are passed to :meth:`.Spec.parse`. A coefficient that does not divide the channels of every site is useless. Leave
-    out sites with such channels, often the first convolution with three.
+    are passed to :meth:`.Spec.parse`. A coefficient is useless unless it divides the channels of every site. So
+    leave out sites with other channels, often the first convolution with three channels.
 
     Raises SpecError for no sites, for sites whose operators have different shapes (images and positions; with
     ``strides="shape"``, strides), or for a malformed coefficient or option.
@@ -229,8 +229,8 @@ def known_operators(root: State, spec: Spec) -> dict[str, Operator]:
     """Return the operators of :data:`syno_lab.operators.KNOWN` in the space of ``root``, in the space's form, by name.
 
     The operators' variables are the variables of ``spec`` with the same names. In the space's form, the steps may have
-    another order, and a weight may share another coordinate. An operator is left out if the space does not have this
-    form, or if a rule, a budget or a hard limit rejects it.
+    another order, and a weight may share another coordinate. An operator is left out if its form differs in another
+    way, or if a rule, a budget or a hard limit rejects it.
     """
     placed_operators: dict[str, Operator] = {}
     for name, make in KNOWN.items():

@@ -33,8 +33,8 @@ from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, name
 from syno_lab.synthesis.property_distance import check_wants
 from syno_lab.synthesis.rules import RULES, Rule
 
-#: The factor for the weight of a step that leads one step nearer to the input, in a space too large to count. Of 2, 4,
-#: 8, 16 and 32, this factor found the most operators within ResNet-20's limits in a CPU-second.
+#: The factor for the weight of a step that leads one step nearer to the input, in a space too large to count. With it a
+#: search found more operators within ResNet-20's limits in a CPU-second than with 2, 4, 16 and 32.
 PULL = 8.0
 _FAR = 9  # larger distances count as this distance
 _UNKNOWN = -1
@@ -106,8 +106,8 @@ class _Space:
         maps = spec.binding_maps
         self._binding = maps[0] if maps else None
         outputs = prod(size.at(maps[0]) for size in spec.output_shape) if maps else 0
-        self._weighted: dict[int, list[tuple[Move, float]]] = {}  # Results of weighted by the state's key.
-        self._first: dict[int, list[tuple[Move, float]]] = {}  # Those of the root, by the allowed steps.
+        self._weighted: dict[int, list[tuple[Move, float]]] = {}  # The results of ``weighted`` by the state's key.
+        self._first: dict[int, list[tuple[Move, float]]] = {}  # The root's results by the allowed steps.
         self._spare = None if spec.limits.max_flops is None else spec.limits.max_flops / max(1, 2 * outputs)
 
     def operator(self, path: Path, key: Hashable) -> Operator | None:
@@ -148,7 +148,7 @@ class _Space:
         if pairs is None:
             root, most = self.graph.root, self.graph.spec.limits.max_primitives
             if left < most and not self.graph.is_vast(root, most):
-                # These distances are lower bounds, so a few of the moves lead to no operator within ``most`` steps.
+                # The distances are bounds for ``most`` steps, so within ``left`` a few moves lead to no operator.
                 pairs = [(move, weight) for move, weight in self._weighted_first(most) if move.cost + move.need <= left]
             else:
                 pairs = self._pairs(root, left)
@@ -181,7 +181,7 @@ def key_of(node: SearchNode, left: int) -> int:
     return node.name << 16 | left
 
 
-#: Stands in the first state's key for the number of remaining steps, which is not chosen yet.
+#: The first state's key has this in place of the number of remaining steps: no number is chosen yet.
 _CHOOSES = (1 << 16) - 1
 
 

@@ -228,7 +228,7 @@ class PGraphConstruction(
         return Rule(own.name, "", "", own.reason, OWN, "space", own.match)
 
     def loaded(self, operator: Operator, first: State, shown: State) -> Operator:
-        """Return the operator; an operator without wishes gets the wishes of the session's first state."""
+        """Return the operator; without wishes it gets the wishes of the session's first state, if it has their axes."""
         spec = first.spec
         if operator.spec.wants or not spec.wants:
             return operator

@@ -77,7 +77,7 @@ class PGraphs(System):
         return {name: size for name, size in named.items() if name in spec.symbols.names} | axis_sizes
 
     def placement(self, operator: Operator, sites: Sequence[Site], strides: Strides) -> Placement:
-        """Return the operator in every slot that it fits."""
+        """Return a placement of the operator in every slot that it fits."""
         from syno_lab.models.slot import InSlots
 
         return InSlots(operator, sites, strides)
@@ -89,7 +89,7 @@ class PGraphs(System):
         return NetworkSpace(request)
 
     def ruled_space(self, request: SpaceRequest, rules: Sequence[OwnRule]) -> OperatorSpace:
-        """Return the same space with the user's own rules after the system's rules."""
+        """Return the space of :meth:`space` with the user's own rules after the system's rules."""
         from syno_lab.pgraphs.of_network import NetworkSpace
 
         return NetworkSpace(request, rules)

@@ -1,9 +1,9 @@
 """Trace the steps of pGraphs, so that several pGraphs can be aligned.
 
 Two steps are equal if they apply one primitive with equal parameters to equal coordinates. Coordinates are equal if
-their expressions are equal, down to the axes of the output and the reductions. So the equal steps of two pGraphs are
-their common sub-pGraph from the output. Reductions have no names, so two pGraphs' reductions of equal size can be
-paired in several ways. The pairing with the most equal steps is used.
+their expressions are equal, down to the axes of the output and the reductions. So the steps that two pGraphs have in
+common are their common sub-pGraph from the output. Reductions have no names, so two pGraphs' reductions of equal size
+can be paired in several ways. The pairing with the most equal steps is used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def traces(values: Sequence[Operator | State]) -> list[list[TracedStep]]:
     traced = []
     for graph in values:
         state = graph.state if isinstance(graph, Operator) else graph
-        # max returns the first of equal maxima, so without better pairings reductions keep their order.
+        # max returns the first of several maxima, so reductions keep their order unless another pairing is better.
         best = max(_pairings(state, names), key=lambda pairing: sum(seen[key] for key in _keys(state, pairing, keys)))
         named = _keys(state, best, keys)
         seen.update(set(named))

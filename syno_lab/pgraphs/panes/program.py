@@ -1,7 +1,7 @@
 """The texts of an operator: its equation, and the loop nest as lines of pieces.
 
-A piece is a part of the nest's text with the ids of its coordinates in the picture. The text is exactly that of
-:func:`syno_lab.codegen.loops.loops`. The pieces are found from the nests as values.
+A piece is a part of the nest's text with the ids of its coordinates in the picture. The text is exactly the text of
+:func:`syno_lab.codegen.loops.loops`. The nests from which this text was written determine the pieces.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Neighbours(TypedDict):
 def reach_pane(asked: Asked[Operator]) -> Reach:
     """Return which input elements the requested output element reads; elements that more terms read are darker.
 
-    Only a part of an axis longer than 64 is shown. Raises SpecError for an element that the output lacks.
+    An axis longer than 64 is cut to the part around the read elements. Raises SpecError for an element out of bounds.
     """
     bound = asked.bound()
     field = receptive_field(asked.operator, read_element(asked.element), bound, should_stop=asked.should_stop)
