@@ -1,4 +1,4 @@
-"""What ``mutations.py`` tests: copies of a checkout, and changes of random lines of the engine by cosmic-ray."""
+"""Copies of checkouts for ``mutations.py``, and changes of random lines of the engine, made by cosmic-ray."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MESSAGE = re.compile(r"\s*([\w.]+\.)?(say|print|echo|warn|warning)\(")
 
 
 class Change(NamedTuple):
-    """A changed line: the file, the line's number, what cosmic-ray calls the change, and its patch."""
+    """A change of one line: the file, the line's number, cosmic-ray's name of the change, and the patch."""
 
     file: str
     line: int
@@ -38,19 +38,19 @@ class Change(NamedTuple):
 
 
 def git(folder: Path, *words: str, text: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run git there."""
+    """Run git in a folder."""
     return subprocess.run(["git", *words], cwd=folder, input=text, capture_output=True, text=True, check=check)
 
 
-def copied(asked: str, copy: Path) -> str:
-    """Clone a commit, or a folder with what is not committed there; a digest of its engine and tests."""
-    is_folder = Path(asked).is_dir()
-    source = Path(asked).resolve() if is_folder else HERE
-    found = git(source, "rev-parse", "--verify", "HEAD" if is_folder else f"{asked}^{{commit}}", check=False)
-    if found.returncode:
-        sys.exit(f"expected a commit of {HERE} or a folder in git, found {asked}")
+def clone(checkout: str, copy: Path) -> str:
+    """Clone a commit, or a folder with its uncommitted files, and return a digest of its engine and tests."""
+    is_folder = Path(checkout).is_dir()
+    source = Path(checkout).resolve() if is_folder else HERE
+    commit = git(source, "rev-parse", "--verify", "HEAD" if is_folder else f"{checkout}^{{commit}}", check=False)
+    if commit.returncode:
+        sys.exit(f"expected a commit of {HERE} or a folder in git, found {checkout}")
     git(HERE, "clone", "--shared", "--no-checkout", str(source), str(copy))
-    git(copy, "checkout", found.stdout.strip())
+    git(copy, "checkout", commit.stdout.strip())
     if is_folder:
         git(copy, f"--work-tree={source}", "add", "--all")
     restore(copy)
@@ -64,36 +64,36 @@ def restore(copy: Path) -> None:
 
 
 @cache
-def parsed(file: Path) -> tuple[str, list[Any]]:
-    """The source and its nodes."""
+def parse(file: Path) -> tuple[str, list[Any]]:
+    """Return the source of a file and the nodes of its syntax tree."""
     text = file.read_text(encoding="utf-8")
     return text, list(ast.ast_nodes(ast.get_ast(text)))
 
 
-def is_left_alone(node: Any) -> bool:
+def is_excluded(node: Any) -> bool:
     """Whether a node is in an annotation, a message, or a block for types or for ``__main__``."""
     if (parent := node.parent) is None:
         return False
     before = getattr(node.get_previous_sibling(), "value", "")
     is_block = node.type == "if_stmt" and re.search("TYPE_CHECKING|__name__", node.children[1].get_code())
     is_message = node.type == "raise_stmt" or (node.type == "atom_expr" and MESSAGE.match(node.get_code()))
-    return bool((parent.type, before) in ANNOTATED or is_block or is_message or is_left_alone(parent))
+    return bool((parent.type, before) in ANNOTATED or is_block or is_message or is_excluded(parent))
 
 
-def changed(root: Path, file: Path, line: int, rng: random.Random) -> Change | None:
-    """One of the changes that can be made on the line; None where there is none."""
-    text, nodes = parsed(file)
+def change_line(root: Path, file: Path, line: int, rng: random.Random) -> Change | None:
+    """Return a random change of a line, or None if cosmic-ray has no change for the line."""
+    text, nodes = parse(file)
     near = [node for node in nodes if node.start_pos[0] <= line <= node.end_pos[0]]
-    found: dict[Any, set[str]] = {}
+    kinds: dict[Any, set[str]] = {}  # by the position in the source, the kinds of changes there
     for name, node in ((name, node) for name in NAMES for node in near):
-        for place in MAKERS[name].mutation_positions(node):
-            if place[0][0] == line and not is_left_alone(node):
-                found.setdefault(place, set()).add(name)
+        for position in MAKERS[name].mutation_positions(node):
+            if position[0][0] == line and not is_excluded(node):
+                kinds.setdefault(position, set()).add(name)
     path = file.relative_to(root).as_posix()
-    for place in rng.sample(sorted(found), len(found)):
-        for name in rng.sample(sorted(found[place]), len(found[place])):
-            every = [one for node in nodes for one in MAKERS[name].mutation_positions(node)]
-            number = rng.choice([number for number, one in enumerate(every) if one == place])
+    for position in rng.sample(sorted(kinds), len(kinds)):
+        for name in rng.sample(sorted(kinds[position]), len(kinds[position])):
+            positions = [other for node in nodes for other in MAKERS[name].mutation_positions(node)]
+            number = rng.choice([number for number, other in enumerate(positions) if other == position])
             new = mutating.mutate_code(text, MAKERS[name], number)
             with suppress(SyntaxError), warnings.catch_warnings(action="ignore"):
                 compile(new, path, "exec")
@@ -103,10 +103,10 @@ def changed(root: Path, file: Path, line: int, rng: random.Random) -> Change | N
     return None
 
 
-def drawn(root: Path, count: int, seed: int, packages: Sequence[str] = ("",)) -> list[Change]:
-    """A change of each of so many lines; of the lines that can be changed, each is equally likely."""
+def draw(root: Path, count: int, seed: int, packages: Sequence[str] = ("",)) -> list[Change]:
+    """Draw ``count`` lines that can be changed, each with the same chance, and return a change of each line."""
     rng = random.Random(seed)
     files = [file for package in sorted(packages) for file in sorted((root / "syno_lab" / package).rglob("*.py"))]
-    places = [(file, number + 1) for file in files for number in range(len(parsed(file)[0].split("\n")))]
-    rng.shuffle(places)
-    return list(islice(filter(None, (changed(root, file, line, rng) for file, line in places)), count))
+    lines = [(file, number + 1) for file in files for number in range(len(parse(file)[0].split("\n")))]
+    rng.shuffle(lines)
+    return list(islice(filter(None, (change_line(root, file, line, rng) for file, line in lines)), count))

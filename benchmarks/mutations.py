@@ -1,14 +1,15 @@
-"""How often the tests notice a changed line of the engine, in one checkout or in several.
+"""How many changed lines of the engine the tests notice, in one checkout or in several.
 
-``python benchmarks/mutations.py [COMMIT_OR_FOLDER …]`` draws lines of the first checkout's engine, changes each as
-cosmic-ray does (another operator, number, condition, exception, …), and runs tests in a copy of each checkout. It
-leaves annotations, messages, and blocks for types or for ``__main__`` alone. No test can notice a change that changes
-no result. Equal engines and seeds give equal changes. A change is *not there* where a checkout has other lines.
+``python benchmarks/mutations.py [COMMIT_OR_FOLDER …]`` draws lines of the first checkout's engine, changes each line
+by cosmic-ray (another operator, number, condition, exception, …), and runs tests in a copy of each checkout. It does
+not change annotations, messages, and blocks for types or for ``__main__``. Some changes change no result, and no test
+can notice them. The same engine and seed give the same changes. In a checkout with other lines a change is *not there*.
 
-Tests of ``syno_lab/PACKAGE/…`` are those in ``tests/PACKAGE``. Another file has the test files at the top of ``tests``
-with its name or an import of it; else all that import it; else all at the top. Those of its name run first, none of the
-browser or of notebooks. A test that fails without the change too is left out. A timeout says neither that a change was
-noticed nor that it survived. Results that ``--out`` has are not made again, but for timeouts at a lower limit.
+The tests of ``syno_lab/PACKAGE/…`` are the tests in ``tests/PACKAGE``. For a file outside a package, they are the test
+files at the top of ``tests`` with its name or an import of it; else all test files that import it; else all at the top.
+Test files with the file's name run first. Tests of the browser and notebooks never run. A test that fails without the
+change too does not count. After a timeout it is unknown whether the tests notice the change. A run does not repeat the
+results in ``--out``, except timeouts at a lower ``--limit``. After an interruption the exit status is 130.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from mutants import HERE, Change, copied, drawn, git, restore
+from mutants import HERE, Change, clone, draw, git, restore
 
 OUTCOMES = ("noticed", "survived", "timeout", "not there")
 MARK = "SYNO_LAB_MUTATIONS"
@@ -38,31 +39,31 @@ FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py(?:::.+?)?)(?: - .*)?$", re.MULT
 
 
 def tests_of(root: Path, file: Path) -> list[str]:
-    """The test files for a file of the engine."""
+    """Return the test files for a file of the engine."""
     package = file.with_suffix("").parts[1]
     imports = re.compile(rf"syno_lab\.{package}\b|from syno_lab import .*\b{package}\b")
     top, every = (sorted((root / "tests").glob(pattern)) for pattern in ("test_*.py", "**/test_*.py"))
-    importing = [one for one in every if imports.search(one.read_text(encoding="utf-8"))]
-    near = [one for one in top if one.stem == f"test_{package}" or one in importing]
+    importing = [test for test in every if imports.search(test.read_text(encoding="utf-8"))]
+    near = [test for test in top if test.stem == f"test_{package}" or test in importing]
     chosen = sorted((root / "tests" / package).rglob("test_*.py")) or near or importing or top
-    return [str(one.relative_to(root)) for one in sorted(chosen, key=lambda one: (file.stem not in one.stem, one))]
+    return [str(test.relative_to(root)) for test in sorted(chosen, key=lambda test: (file.stem not in test.stem, test))]
 
 
 def pytest(root: Path, seed: int, limit: float, *words: str) -> tuple[int | None, str]:
-    """Exit status, None after so many seconds, and the output; every process that was started is ended."""
+    """Run pytest, end all its processes, and return the exit status (None after ``limit`` seconds) and the output."""
     mark = uuid.uuid4().hex
     env = {**os.environ, MARK: mark, "OMP_NUM_THREADS": "1", "SYNO_LAB_SEED": str(seed), "TMPDIR": str(root.parent)}
     env["PYTHONPATH"] = os.pathsep.join([str(root), str(root / "widgets")])
     options = ["-x", "-q", "--color=no", "-m", "not browser and not notebook", f"--hypothesis-seed={seed}", *words]
-    asked = [sys.executable, "-m", "pytest", *options]
+    command = [sys.executable, "-m", "pytest", *options]
     status = None
     with tempfile.TemporaryFile() as out:
-        child = subprocess.Popen(asked, cwd=root, env=env, stdout=out, stderr=out, start_new_session=True)
+        child = subprocess.Popen(command, cwd=root, env=env, stdout=out, stderr=out, start_new_session=True)
         try:
             with suppress(subprocess.TimeoutExpired):
                 status = child.wait(limit)
         finally:
-            for _ in range(3):  # others may have started meanwhile
+            for _ in range(3):  # a process may start another process before it is killed
                 for process in psutil.process_iter():
                     with suppress(psutil.Error):
                         if process.environ().get(MARK) == mark:
@@ -72,8 +73,8 @@ def pytest(root: Path, seed: int, limit: float, *words: str) -> tuple[int | None
         return status, out.read().decode(errors="replace")
 
 
-def judged(root: Path, change: Change, seed: int, limit: float) -> dict[str, Any]:
-    """What the tests of a copy say to a change."""
+def judge(root: Path, change: Change, seed: int, limit: float) -> dict[str, Any]:
+    """Return the outcome of a change in a copy, and the test that noticed it."""
     words = tests_of(root, Path(change.file))
     while True:
         try:
@@ -85,7 +86,7 @@ def judged(root: Path, change: Change, seed: int, limit: float) -> dict[str, Any
         if status is None or status == 0:
             return {"outcome": "timeout" if status is None else "survived"}
         test = next(iter(FAILED.findall(output)), "")
-        is_file = "::" not in test  # a file that cannot be imported, or pytest came to no end
+        is_file = "::" not in test  # the file cannot be imported, or pytest crashed
         again, output = pytest(root, seed, limit, *([test] if test else words), *["--collect-only"] * is_file)
         if again == 0:
             return {"outcome": "noticed", "by": test or f"pytest, which ended with {status}"}
@@ -94,56 +95,64 @@ def judged(root: Path, change: Change, seed: int, limit: float) -> dict[str, Any
         words = [word for word in words if word != test] if is_file else [*words, f"--deselect={test}"]
 
 
-def main() -> None:
-    """Draw the changes, judge each in each copy, and say what was noticed."""
+def measure(options: argparse.Namespace, outcomes: list[dict[str, str]]) -> None:
+    """Judge each change in each checkout, and append to ``outcomes`` a mapping from checkouts to outcomes."""
+    rows = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    rows = [row for row in rows if row["outcome"] != "timeout" or row["limit"] >= options.limit]
+    stored = {(row["of"], row["patch"]): row for row in rows}
+    with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
+        copies = {checkout: Path(folder, str(number)) for number, checkout in enumerate(options.checkouts)}
+        digests = {checkout: clone(checkout, copy) for checkout, copy in copies.items()}
+        Path(folder, "shared").symlink_to(HERE.parent / "shared")  # the data of tests
+        for change in draw(next(iter(copies.values())), options.count, options.seed, options.only):
+            outcomes.append({})
+            for checkout, copy in copies.items():
+                key = digests[checkout], change.patch
+                if key not in stored:
+                    begin = time.monotonic()
+                    row = {"of": digests[checkout], "checkout": checkout, "limit": options.limit, **change._asdict()}
+                    row |= judge(copy, change, options.seed, options.limit)
+                    row["seconds"] = round(time.monotonic() - begin)
+                    with options.out.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(row) + "\n")
+                    stored[key] = row
+                row = stored[key]
+                outcomes[-1][checkout] = row["outcome"]
+                by = f" by {row['by']}" if "by" in row else ""
+                print(f"{change.file}:{change.line}, {change.kind}, in {checkout}: {row['outcome']}{by}", flush=True)
+                if row["outcome"] == "survived":
+                    print(change.patch, flush=True)
+
+
+def main() -> int:
+    """Measure, print the share of noticed changes of each checkout, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", nargs="*", default=[str(HERE)], help="commits of this repository, or folders")
-    parser.add_argument("--count", type=int, default=30, help="of lines (30)")
+    parser.add_argument("--count", type=int, default=30, help="the number of lines (30)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30), help="of all draws")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds of each run of tests (600)")
-    parser.add_argument("--only", nargs="+", default=[""], help="packages: lines of these alone")
-    parser.add_argument("--out", type=Path, default=HERE / "build" / "mutations.jsonl", help="the results")
-    asked = parser.parse_args()
+    parser.add_argument("--only", nargs="+", default=[""], help="packages: draw lines of these packages only")
+    parser.add_argument("--out", type=Path, default=HERE / "build" / "mutations.jsonl", help="the file of the results")
+    options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
-    rows = [json.loads(line) for line in asked.out.read_text().splitlines()] if asked.out.exists() else []
-    done = {
-        (one["of"], one["patch"]): one for one in rows if one["outcome"] != "timeout" or one["limit"] >= asked.limit
-    }
-    found: list[dict[str, str]] = []  # of each change the outcomes by checkouts
-    print(f"seed {asked.seed}, {asked.count} lines, results in {asked.out}", flush=True)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    outcomes: list[dict[str, str]] = []  # for each change, the outcomes by checkouts
+    status = 0
+    print(f"seed {options.seed}, {options.count} lines, results in {options.out}", flush=True)
     try:
-        with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
-            copies = {checkout: Path(folder, str(number)) for number, checkout in enumerate(asked.checkouts)}
-            digests = {checkout: copied(checkout, copy) for checkout, copy in copies.items()}
-            Path(folder, "shared").symlink_to(HERE.parent / "shared")  # the data of tests
-            for change in drawn(next(iter(copies.values())), asked.count, asked.seed, asked.only):
-                found.append({})
-                for checkout, copy in copies.items():
-                    if not (row := done.get(key := (digests[checkout], change.patch))):
-                        begun = time.monotonic()
-                        row = {"of": digests[checkout], "checkout": checkout, "limit": asked.limit, **change._asdict()}
-                        row |= judged(copy, change, asked.seed, asked.limit)
-                        row["seconds"] = round(time.monotonic() - begun)
-                        with asked.out.open("a", encoding="utf-8") as file:
-                            file.write(json.dumps(row) + "\n")
-                        done[key] = row
-                    found[-1][checkout] = row["outcome"]
-                    by = f" by {row['by']}" if "by" in row else ""
-                    print(
-                        f"{change.file}:{change.line}, {change.kind}, in {checkout}: {row['outcome']}{by}", flush=True
-                    )
-                    if row["outcome"] == "survived":
-                        print(change.patch, flush=True)
+        measure(options, outcomes)
     except KeyboardInterrupt:
-        print(f"interrupted: --seed {asked.seed} goes on")
-    both = [one for one in found if len(one) == len(copies) and {*one.values()} <= {"noticed", "survived"}]
-    for checkout in copies:
-        noticed, counts = sum(one[checkout] == "noticed" for one in both), Counter(one.get(checkout) for one in found)
-        share = f"{noticed / max(len(both), 1):.0%} noticed of the {len(both)} changes that were judged in all"
+        print(f"interrupted: the same command with --seed {options.seed} continues")
+        status = 130
+    both = [row for row in outcomes if len(row) == len(set(options.checkouts)) and {*row.values()} <= set(OUTCOMES[:2])]
+    for checkout in dict.fromkeys(options.checkouts):
+        noticed = sum(row[checkout] == "noticed" for row in both)
+        counts = Counter(row.get(checkout) for row in outcomes)
+        share = f"{noticed / max(len(both), 1):.0%} noticed of the {len(both)} changes that all checkouts judged"
         print(f"{checkout}: {share}; " + ", ".join(f"{counts[name]} {name}" for name in OUTCOMES))
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
