@@ -1,4 +1,4 @@
-"""Find the values that the cross references of docstrings and comments name: by import, and nothing is called."""
+"""Find the values that cross references of docstrings and comments name: modules are imported, nothing is called."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def definition(name: str) -> str | None:
 
 
 def _declares(owner: type, name: str) -> bool:
-    """Whether a class or its base annotates a member, or sets it in a method."""
+    """Whether a class or a base class annotates a member, or a method sets it. A use of the member does not count."""
     own = [base for base in owner.__mro__ if base.__module__.partition(".")[0] in PACKAGES]
-    sets = re.compile(rf"\bself\.{re.escape(name)}\b[^=\n]*[:=]")
+    sets = re.compile(rf"^ +(?:self\.\w+, )*self\.{re.escape(name)}(?:, self\.\w+)*(?:: [^=\n]+)? = ", re.MULTILINE)
     return any(name in vars(base).get("__annotations__", {}) or sets.search(inspect.getsource(base)) for base in own)

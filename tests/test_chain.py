@@ -32,8 +32,10 @@ Place = tuple[str, str, str]  # a file, the function that is called, and the one
 def walk(section: str) -> list[Place]:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     part = page.partition(f"## {section}\n")[2].partition("\n##")[0]
-    found = re.findall(r"^\d+\. `([\w/]+\.(?:py|js))`: `(\w+)`(?:, `(\w+)`)?", part, re.MULTILINE)
-    return [(file, entry, leave or entry) for file, entry, leave in found]
+    found = re.findall(r"^(\d+)\. `([\w/]+\.(?:py|js))`: `(\w+)`(?:, `(\w+)`)?", part, re.MULTILINE)
+    numbers = [int(number) for number, *_ in found]
+    assert numbers == list(range(1, len(re.findall(r"^\d+\.", part, re.MULTILINE)) + 1)), "a line has another form"
+    return [(file, entry, leave or entry) for _, file, entry, leave in found]
 
 
 def text_of(file: str) -> str:

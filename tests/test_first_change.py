@@ -38,11 +38,12 @@ def test_a_walk(walk: str, tmp_path: Path) -> None:
     for name in ("syno_lab", "tests", "docs"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", copy)
-    for change in blocks(WALKS[walk], "diff"):
+    changes, commands, codes = (blocks(WALKS[walk], language) for language in ("diff", "sh", "python"))
+    assert [len(changes), len(commands), len(codes)] == [2, 1, 1]
+    for change in changes:
         run(["git", "apply"], copy, change)
-    for command in "".join(blocks(WALKS[walk], "sh")).splitlines():
+    for command in commands[0].splitlines():
         program, *arguments = shlex.split(command)
         assert program == ".venv/bin/python"
         run([sys.executable, *arguments], copy)
-    shown = [run([sys.executable, "-c", code], copy) for code in blocks(WALKS[walk], "python")]
-    assert shown == blocks(WALKS[walk], "text")
+    assert [run([sys.executable, "-c", code], copy) for code in codes] == blocks(WALKS[walk], "text")

@@ -459,7 +459,9 @@ def test_references_of_docstrings_and_comments_lead_somewhere() -> None:
             where = f"{path.relative_to(ROOT)}:{line}"
             assert full_name(module, owner, role, target), f"{where}: no {target}; write its full name, or .NAME"
             targets.append(target)
-    assert len(targets) > 500, "no references are seen"
+    assert len(targets) > 1000, "no references are seen"
+    for target in ("Lab.no_such", "syno_lab.jobs.no_such", ".no_such"):
+        assert full_name("syno_lab.jobs.lab", "Lab", "meth", target) is None, f"{target} is said to exist"
 
 
 def test_no_paragraph_of_the_manual_stands_twice() -> None:
