@@ -71,7 +71,7 @@ docs: $(VENV)/.installed-docs ## The manual as a site, in build/site
 	$(BIN)/sphinx-build --quiet --fail-on-warning --write-all --jobs 2 -c docs -d build/doctrees . build/site
 	@echo "Open build/site/index.html"
 
-picture: $(VENV)/.installed ## The README's pGraph, the rooms and the page of primitives, made anew
+picture: $(VENV)/.installed ## The README's pGraph, the packages and the page of primitives, drawn again
 	$(BIN)/syno-lab show conv2d --as svg --out docs/conv2d.svg
 	$(BIN)/python docs/architecture.py
 	$(BIN)/python docs/primitives.py

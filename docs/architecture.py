@@ -1,4 +1,4 @@
-"""The drawing of the rooms, ``docs/architecture.svg``, from the imports of today: ``make picture``."""
+"""The drawing of the packages, ``docs/architecture.svg``, from the imports of today: ``make picture``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 from house import ROOMS, room_arrows  # noqa: E402
 
 DRAWING = HERE / "architecture.svg"
-#: Arrows that follow from others are drawn from so many importing files on.
+#: The least number of importing files with which an arrow that follows from others is drawn.
 MANY = 5
-#: The least number of importing files for each thickness, in points.
+#: For each thickness the least number of importing files, and the width in points.
 WIDTHS = {"thick": (10, 3.5), "middle": (3, 1.8), "thin": (1, 0.8)}
-#: What the rooms are about, and the colour of their boxes.
+#: What the packages are about, and the colour of their boxes.
 PARTS = {
     "what jobs and results need": ("#e7e7ec", ("processes", "store", "jobs")),
     "operators": (
@@ -34,14 +34,14 @@ FRONT = ("commands", "widgets")
 
 
 def arrows() -> dict[tuple[str, str], str]:
-    """The arrows that are drawn, from a room to one that imports it, and how thick each is.
+    """Return the arrows of the drawing, from a package to a package that imports it, each with its thickness.
 
-    An arrow that follows from two or more others is left out unless :data:`MANY` files or more import that room.
+    An arrow that follows from two or more others is left out if fewer than :data:`MANY` files import the package.
     """
     files = {(imported, importing): number for (importing, imported), number in room_arrows().items()}
     order = (*ROOMS, *FRONT)
     ways: dict[str, set[str]] = {room: set() for room in order}
-    for room in reversed(order):  # all rooms that a room's arrows lead to, however far: rooms import earlier ones only
+    for room in reversed(order):  # all packages that import a package directly or not; they come later
         for before, after in files:
             if before == room:
                 ways[room] |= {after} | ways[after]
@@ -77,8 +77,8 @@ def main() -> None:
         if any(before == room for before, _ in drawn)
     )
     titles = {f"{before}->{after}": f"{after} imports {before}" for before, after in drawn}
-    titles |= {room: f"room {room}: {part}" for part, (_, rooms) in PARTS.items() for room in rooms}
-    DRAWING.write_text(accessible_svg(source(), f"The rooms of Syno Lab: {said}", titles), encoding="utf-8")
+    titles |= {room: f"package {room}: {part}" for part, (_, rooms) in PARTS.items() for room in rooms}
+    DRAWING.write_text(accessible_svg(source(), f"The packages of Syno Lab: {said}", titles), encoding="utf-8")
 
 
 if __name__ == "__main__":
