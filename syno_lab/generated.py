@@ -28,7 +28,7 @@ _COMPILED = "_compiled_call_impl"  # nn.Module.compile sets it, and it refers to
 
 
 class _Namespace(ModuleType):
-    """The imported module: it has the names that its source imports, and a weak reference to the class for others.
+    """The imported module: it has the names that its source imports, and finds its other names by a weak reference.
 
     A strong reference to this module, as in ``torch.compile``, does not keep the class alive.
     """

@@ -19,7 +19,7 @@ UMASK = 0o077
 #: The environment variable that names the folder of the user's settings and keys, instead of the default.
 CONFIG_VARIABLE = "SYNO_LAB_CONFIG"
 
-_before: list[int] = []  # the umask with which this process started, after a change of it
+_before: list[int] = []  # the umask at this process's start; empty before its first change
 
 
 def keep_private() -> None:

@@ -90,7 +90,7 @@ class Operator(Hashable, Protocol):
         """Return the picture of the operator as DOT text with a title; nodes in ``highlight`` have a thick border."""
 
     def svg(self, *, highlight: Iterable[Any] = (), title: str | None = None) -> str:
-        """Return the same picture as SVG."""
+        """Return the picture of :meth:`dot` as SVG."""
 
     def to_json(self) -> str:
         """Return JSON text with ``format`` and ``version``; :func:`syno_lab.systems.read_operator` reads it back."""

@@ -48,7 +48,7 @@ def scratch(prefix: str, within: str | os.PathLike[str] | None = None) -> Iterat
 
 
 def clear(place: Path, prefix: str) -> list[Path]:
-    """Remove the folders of dead processes in ``place`` whose names begin with ``prefix``; return their paths."""
+    """Remove the folders in ``place`` that begin with ``prefix`` and belong to dead processes; return their paths."""
     removed = []
     more = "[a-z-]*" if prefix == COMMON else ""
     form = re.compile(rf"{re.escape(prefix)}{more}[a-z0-9_]{{8}}{re.escape(SUFFIX)}")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: The most bytes that are read of an operator's JSON, and of a session's text.
 MAX_BYTES, MAX_TEXT = 1 << 20, 1 << 22
-#: The beginnings of the texts of files and sessions, and the likeness from which another name is suggested.
+#: The beginnings of the texts of files and sessions, and the least likeness of a suggested name.
 _TEXTS, _ALIKE = ("{", "syno-session:"), 0.7
 #: The environment variable that adds systems (``"format=module:name;…"``) and removes a system (``"format="``).
 VARIABLE = "SYNO_LAB_SYSTEMS"
@@ -116,7 +116,7 @@ def read_operator(text: str | bytes) -> Operator:
 
 
 def operator_for(site: Site) -> tuple[Operator, dict[str, int]]:
-    """Return an operator for what a network's layer computes, of the first system that has one, and its sizes.
+    """Return a network's layer as an operator of the first system that supports it, and the operator's sizes.
 
     Raises the SpecError of the first system that refuses the layer, if all systems refuse it.
     """

@@ -40,7 +40,7 @@ def _operator(named: Operator | Folder) -> Operator:
 
 
 def session(start: object) -> Session:
-    """Begin a session, in which an operator of any system is built by steps; the stepper shows it.
+    """Begin a session that builds an operator of any system by steps; the stepper shows sessions.
 
     Args:
         start: a spec, a state, an operator, or the text of a session or of an operator's file.
@@ -121,7 +121,7 @@ def train(
     """Train a network on images or data of your own, as it is or with an operator in it (``syno-lab train``).
 
     Args:
-        network: an ``nn.Module``, of which a copy is trained, a function that returns a new module,
+        network: an ``nn.Module`` (a copy is trained), a function that returns a new module,
             ``"file.py:function"``, or the name of a backbone. The network maps a batch [B, …] to logits [B, V].
         data: ``"digits"``, a folder for :func:`syno_lab.load_dataset`, two torch datasets (train, test) of pairs
             (tensor, class), or a function or ``"file.py:function"`` that returns them.

@@ -1,4 +1,4 @@
-"""``syno-lab network``: compare a backbone with an operator in every slot and the same backbone with convolutions."""
+"""``syno-lab network``: compare a backbone that has an operator in every slot with the original backbone."""
 
 from __future__ import annotations
 

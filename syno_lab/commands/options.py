@@ -66,9 +66,9 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``command`` with a signature for typer and with the option ``--json``.
 
     A parameter that is a dataclass or a struct is a group of options: each field becomes an option, in order, and the
-    command receives the complete group. The fields of a dataclass have types, help texts and defaults, as parameters of
-    a command have. The fields of a struct have metadata of :func:`syno_lab.settings.setting`. Option names are unique.
-    Numbers of more than 18 digits are refused, because SQLite and torch cannot store them.
+    command receives the complete group. The fields of a dataclass have types, help texts and defaults like the
+    parameters of a command. The fields of a struct have metadata of :func:`syno_lab.settings.setting`. Option names are
+    unique. Numbers of more than 18 digits are refused, because SQLite and torch cannot store them.
     """
     json = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=JsonTarget)
     options = [*_options(command), json]

@@ -24,7 +24,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         predictor: the predictor's name, for reports.
-        spearman: the rank correlation with the truth over the operators; None where all values are equal.
+        spearman: the rank correlation with the truth over the operators; None where all operators have one value.
         low, high: the bootstrap interval of the correlation over the operators, for the level ``confidence``.
         above: the share of resamples in which the correlation exceeds that of each yardstick; None for a yardstick.
         is_used: whether the predictor may choose operators: its correlation exceeds that of each yardstick, and its

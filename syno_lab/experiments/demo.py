@@ -48,7 +48,7 @@ class Scale:
     train_images: int
     test_images: int
     epochs: int
-    seconds: float  # time limit of a training, after which the network is tested: some operators are slow
+    seconds: float  # time limit of a training, because some operators are slow; then the network is tested
     within: float  # the most percentage points below the baseline's accuracy for a tuned operator
     trials: int  # the number of proposed schedules in a tuning
 

@@ -57,7 +57,7 @@ class Driver(Loop):
         board: the writer of the search files, for the runs view.
         baseline_s: the seconds of the baseline's training. A trial ends after :data:`TIMES_THE_BASELINE` times as long,
             or after a minute if that is later.
-        tunings: the tunings of accurate trials, which may still run when the search has ended.
+        tunings: the tunings of accurate trials; they may still run when the search has ended.
         baseline_accuracy: the mean accuracy of the baseline, for settings that lower the limit of FLOPs.
         lowered: the trials after which the limit of FLOPs was lowered, in order: their ``number``, and the new limit as
             ``replaced_ratio``, a share of the replaced layers' FLOPs.
@@ -269,7 +269,7 @@ class Driver(Loop):
             self._lower(trial, waits=bool(self._upcoming))
 
     def _reward(self, number: int, ended: Outcome) -> float | None:
-        """Return a trial's reward; None: the store's default, which is the accuracy, or 0 without an accuracy."""
+        """Return a trial's reward; None: the store's default (the accuracy, or 0 without an accuracy)."""
         if ended.accuracy is None:
             return None
         trial = self.log.trial(number)

@@ -1,4 +1,4 @@
-"""The final comparison of a search: the baseline and the best operators, trained alike on several seeds.
+"""The final comparison of a search: the baseline and the best operators, trained with equal settings on several seeds.
 
 This module trains as :func:`syno_lab.trial.run_stage` does, but through the search's runner. All trainings start
 together, a killed search keeps these trainings, and the baseline is trained once for all operators. Only the finals
@@ -80,7 +80,7 @@ def baselines_beside(
     report: Report,
     should_stop: Callable[[], bool],
 ) -> list[TrialOutcome]:
-    """Return the baseline's trainings on the operators' machine; train the baseline again if they are of another one.
+    """Return the baseline's trainings on the operators' machine; if another machine ran them, train the baseline again.
 
     A search that continues on another machine has a baseline of the first machine, and different machines are never
     compared. Raises SearchError where the operators' trainings are on several machines, and as :func:`train_on_seeds`.

@@ -229,7 +229,7 @@ def improve(
 
 
 def plan_lines(settings: SearchSettings, chosen: Chosen) -> list[str]:
-    """Return the plan in lines: the network, the replaced layers and the others, the limits, how images are read.
+    """Return the plan in lines: the network, the replaced and the unchanged layers, the limits, how images are read.
 
     Raises SpecError if no operator can be within the limits.
     """

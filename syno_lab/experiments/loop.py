@@ -115,7 +115,7 @@ class Loop:
 
     Attributes:
         settings, space, log: the settings of the search, its search space, and its records in the store.
-        report, should_stop: callbacks, as a job has them.
+        report, should_stop: callbacks for the progress and for a request to stop.
         clock: a clock of wall seconds; ``cpu_clock``: a clock of this thread's CPU seconds.
         end_reason: why the search ended.
         known: the names of the known operators with which the search begins, by the operators' JSON.

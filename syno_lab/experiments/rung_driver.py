@@ -42,9 +42,9 @@ from syno_lab.trial.rungs import HOLDOUT
 AHEAD = 8
 #: The share of the first rung's operators that are elites of the untrained search; the method proposes the rest.
 MOST_ELITES = 0.6
-#: The most draws for a new elite before the search method is asked instead, which takes about as long as these draws.
+#: The most draws for a new elite. Then the search method proposes an operator, which takes about as long.
 DRAWS_FOR_ONE = 6
-#: The most CPU seconds of one draw of the untrained search, after which the workers are checked.
+#: The most CPU seconds of one draw of the untrained search; the workers are checked after each draw.
 DRAW_S = 0.5
 #: Seconds between two checks of workers and outcomes.
 PAUSE_S = 0.2
@@ -274,7 +274,7 @@ class RungDriver(Loop):
         self._wait(lambda: all(training.is_ended for training in self._trials_on(rung.name)))
 
     def _confirm(self, plan: Plan) -> None:
-        """Train the best operators of the last rung on more seeds, as many as time allows, but never only one."""
+        """Train the best operators of the last rung on more seeds: two or more operators, as many as time allows."""
         self.phase, last = CONFIRM, self.rungs[-1]
         seeds = range(last.seeds, last.seeds + MORE_SEEDS)
         if not self._with_more_seeds():

@@ -190,7 +190,7 @@ class JobWorkers:
 
     def look(self) -> None:
         """See :class:`Workers`."""
-        # This method is called many times a second, so it reads only the states of jobs, which is cheap.
+        # This method is called many times a second, so it only reads the states of jobs.
         ended = [handle for handle in self._handles if self._lab.ledger.state(handle.id) in ENDED]
         for handle in ended:
             self._queue.release(holder_of(handle.id))

@@ -69,7 +69,7 @@ class Runner(Protocol):
     def find(self, name: str, work: Work) -> Running | None:
         """Return the training or tuning of this name that some process has started; None if none can be continued.
 
-        A training continues with its first request, a tuning only with the same parameters.
+        A training continues with its first request, a tuning only if its parameters are unchanged.
         """
 
 

@@ -97,14 +97,14 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
             the front of accuracy and ``objectives``).
         tree: the policy of ``mcts``: ``uct``, as in section 7.2; ``rave``, which also values actions wherever they were
             taken.
-        minutes, trials: the limits of the search, of which one must be set; None: no limit.
+        minutes, trials: the limits of the search; at least one must be set; None: no limit.
         max_replaced_ratio: the largest share of the replaced layers' FLOPs that a trained operator may take (section
             7.2: a hard limit); for whole networks a share of the network's FLOPs.
         max_traffic_ratio: the most elements that an operator may store, divided by the elements of the replaced layers'
             outputs (:meth:`.System.traffic`). Operators above this limit are not trained, because their training steps
             are slow even with few FLOPs. None: no limit.
         workers: the number of trainings at a time.
-        gpus: the number of GPUs for each training as a job; 0: trainings request no GPUs, and all see the same GPUs.
+        gpus: the number of GPUs for each training as a job; 0: trainings request none, and share the GPUs.
         seeds: seeds of the trainings of the baseline and the best operators; empty: no comparison.
         limits: limits of the system's space; for pGraphs ``max_primitives``, ``max_tensors``, …
             (:class:`syno_lab.ir.spec.Limits`).

@@ -23,7 +23,7 @@ class Times:
         asking_s: wall seconds for preparing the search, choosing operators and learning from outcomes.
         store_s: wall seconds for writing the store and the search files, and for submitting trainings.
         held_s: overhead in worker seconds: the wall seconds of each worker that waits for the search or the store;
-            without an idle worker, the CPU seconds of search and store, which trainings lose if no core is free.
+            without an idle worker, the CPU seconds of search and store (trainings lose these if no core is free).
     """
 
     search_s: float = 0.0

@@ -1,6 +1,6 @@
 """Tries a search before it starts: a known operator replaces the layers of the network, on two examples.
 
-A try does what the trials of the search will do: one evaluation and one training step, by the same functions. So a
+A try does what the trials of the search will do: one evaluation and one training step, by the trials' functions. So a
 network whose layers no operator can replace fails at once, and not in each of a hundred trials.
 """
 
@@ -34,7 +34,7 @@ from syno_lab.trial.examples import examples_of
 
 #: The seconds for all tries. After this time, a group that fails is not divided: all its layers count as broken.
 SECONDS = 60.0
-#: The known operator for tries, by the kind of layer; it fits all layers whose channels 4 divides.
+#: The known operator for tries, by the kind of layer; it fits a layer if 4 divides the channels.
 _KNOWN: dict[Kind, str] = {"conv2d": "conv1x1", "linear": "grouped_linear"}
 
 

@@ -167,7 +167,7 @@ def run_untrained(
     report: Report = lambda fraction, message: None,
     should_stop: Stop = never,
 ) -> dict[str, JSON]:
-    """Run a search without training, or continue a stored one; return the result.
+    """Run a search without training, or continue a stored search; return the result.
 
     ``folder`` gets the files for views (:mod:`.watching`) and, at the end, the result and the picture of the front.
 

@@ -56,7 +56,7 @@ class Board:
         write_whole(self.folder / name, content)
 
     def show(self, status: Searched, fields: Sequence[str], search: Search | None = None, *, now: bool = False) -> None:
-        """Write these fields of the status, and the tree: at most once a second, with ``now`` always.
+        """Write these fields of the status; write the tree too, but at most once a second unless ``now``.
 
         A full disk does not end the search.
 

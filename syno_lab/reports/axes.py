@@ -21,7 +21,7 @@ _PLAIN = {name: AXES[name] for name in ("accuracy", "flops", "params")} | {own.n
 
 
 def list_axes(targets: Iterable[str], rungs: Iterable[str] = ()) -> tuple[Axis, ...]:
-    """Return all axes of a lab with these targets and rungs: accuracy, accuracies on rungs, latencies, then others."""
+    """Return all axes of a lab with these targets and rungs: accuracy, accuracies on rungs, latencies, other axes."""
     accuracy, *rest = _PLAIN.values()
     named = (*(RUNG + rung for rung in rungs), *(LATENCY + target for target in targets))
     return (accuracy, *map(find_axis, named), *rest)

@@ -95,7 +95,7 @@ def front_of(
         axes: the names of two or three axes.
         baselines: the baseline of each source, for relative values; None: plain values.
         reference: the point that bounds the volume. None: on each axis, the worst value plus a tenth of the range of
-            values (for an empty range a tenth of the value, or 1). Volumes are comparable only for the same point.
+            values (for an empty range a tenth of the value, or 1). Only volumes with one such point can be compared.
 
     Raises SynoError for an unknown or repeated axis, another number of axes, or a ``reference`` of another length.
     """
@@ -177,7 +177,7 @@ def hypervolume(costs: np.ndarray, limit: np.ndarray) -> float:
         limit: the corner.
     """
     costs = costs[np.argsort(costs[:, -1])]
-    depths = np.diff(costs[:, -1], append=limit[-1])  # between two neighbours, the dominating points are the same
+    depths = np.diff(costs[:, -1], append=limit[-1])  # within a slice, the dominating points do not change
     if len(limit) == 2:
         return float(depths @ (limit[0] - np.minimum.accumulate(costs[:, 0])))
     slices = (depth * hypervolume(costs[:last, :-1], limit[:-1]) for last, depth in enumerate(depths, 1) if depth)

@@ -63,7 +63,7 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Icicle:
-    """An icicle plot row by row, with the numbers of shown nodes (including shared boxes) and of ``matches``."""
+    """An icicle plot row by row, with the numbers of shown nodes (also in shared boxes) and of ``matches``."""
 
     boxes: list[Box]
     places: int

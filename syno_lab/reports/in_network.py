@@ -48,7 +48,7 @@ class InNetwork:
 
 
 def in_network(row: TrialRow, source: Source) -> InNetwork:
-    """Return the network in which a trial was trained, from its search's settings, without reading data files.
+    """Return a trial's network, built from the settings of its search; no data file is read.
 
     No code from the lab's folder runs. This imports torch. Raises SynoError where the network is unknown here (a user's
     own network, missing data, no settings of trainings), or has other costs in this version.

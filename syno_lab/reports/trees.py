@@ -186,9 +186,9 @@ def read_tree(file: Path) -> SearchTree:
 
 
 def trial_below(rows: Iterable[TrialRow], names: tuple[str, ...]) -> TrialRow | None:
-    """Return the trial with the highest accuracy whose operator was built by these steps and further steps.
+    """Return the most accurate of the trials whose operators were built by these steps and further steps.
 
-    For trials in rungs without finals, return the trial with the most rungs, then with the highest accuracy there.
+    Trials in rungs without finals are compared by their number of rungs, then by the accuracy on the last rung.
     """
     trials = [row for row in rows if row.operator and row.steps and row.steps[: len(names)] == names]
 
@@ -230,7 +230,7 @@ def improvements(trials: Sequence[TrialRow]) -> list[int]:
 
 
 def moment(trials: Sequence[TrialRow], upto: int) -> Moment:
-    """Return the search after the first ``upto`` of its :func:`replayed` trials, at least one.
+    """Return the search after the first ``upto`` (1 or more) of its :func:`replayed` trials.
 
     Raises ValueError where there are fewer trials.
     """

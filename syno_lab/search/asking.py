@@ -100,7 +100,7 @@ class Search(ABC):
 
         Callers adopt operators that were outstanding when an earlier search ended (after :meth:`resume`), and operators
         that must be evaluated in any case. ``trail`` holds the steps from the root to the operator, if the caller has
-        them; without it the method looks for the steps, which takes time. Raises SearchError for an operator that was
+        them; otherwise the method takes time to find the steps. Raises SearchError for an operator that was
         told already or is outstanding.
         """
         for candidate in self._again:
@@ -218,7 +218,7 @@ class Search(ABC):
 
 
 class RandomSearch(Search):
-    """Draws operators at random by the weights of the space, each once, without learning: the baseline of searches."""
+    """Draws operators at random by the space's weights, each once, without learning: a baseline for other searches."""
 
     def _propose(self) -> tuple[Trail, Any] | None:
         return self._by_chance()

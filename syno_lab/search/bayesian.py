@@ -90,7 +90,7 @@ class Estimate:
 
         Each ``waiting`` portrait counts with the reward that the prior predicts, or with the mean reward, so that
         similar operators promise little (the constant liar of Ginsbourger and others, 2010). Without rewards, the mean
-        is the prior and all deviations are 1. The deviations leave out the uncertainty of the slope, which is no reason
+        is the prior and all deviations are 1. The deviations leave out the slope's uncertainty, because it is no reason
         to evaluate operators with a bad prior.
         """
         priors = np.array([portrait.prior for portrait in asked])
@@ -119,7 +119,7 @@ class Estimate:
 
 
 def _standard(numbers: np.ndarray, middle: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return ``numbers`` minus the mean of ``middle``, in standard deviations of ``spread``; 0 if all are equal."""
+    """Return ``numbers`` minus the mean of ``middle``, over the deviation of ``spread``; 0 for constant ``spread``."""
     if not np.ptp(spread) > 0:  # the computed deviation of equal numbers may exceed 0
         return np.zeros(len(numbers))
     return (numbers - middle.mean()) / spread.std()

@@ -56,7 +56,7 @@ def followed(
 
 
 def mutated(root: State, steps: Sequence[Step], rng: random.Random, facts: Facts) -> Steps | None:
-    """Mutate the steps: draw all steps from a random position again, or change the step there, with equal probability.
+    """Choose a random position; draw all steps from there again or change the step there, each with probability 1/2.
 
     The result leads to a complete state that was not met before; None if this attempt fails.
     """

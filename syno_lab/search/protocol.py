@@ -19,7 +19,7 @@ class State(Protocol):
 
     @property
     def key(self) -> Hashable:
-        """Identify the state: states with equal keys have equal children and share statistics, or are one operator."""
+        """Identify the state. Equal keys mean equal children and shared statistics, or (if complete) one operator."""
 
     @property
     def is_complete(self) -> bool:

@@ -1,7 +1,7 @@
 """The tree of a search as plain data, and the value of a step in the tree; the tree can be shown and written as JSON.
 
 A :class:`Place` is a node of the tree: one path from the root. A :class:`Record` holds the statistics of a state; all
-nodes with the same key (transpositions) share it, so they learn together. Each node counts its own visits, because a
+nodes with one key (transpositions) share the record, so they learn together. Each node counts its own visits, because a
 search may have tried a step at one node and not at another. This is the rule UCT2 of Childs, Brodeur and Kocsis,
 Transpositions and move groups in Monte Carlo tree search, 2008.
 """

@@ -1,4 +1,4 @@
-"""The measures by which operators are compared, and the Pareto front. :mod:`syno_lab.reports.fronts` draws it."""
+"""The measures by which operators are compared, and the Pareto front. :mod:`syno_lab.reports` uses both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders for a store. A store's write-ahead log needs shared memory, which processes have only on one machine.
+"""Folders for a store. The processes of a store share memory for its write-ahead log, so they must run on one machine.
 
 https://www.sqlite.org/wal.html: "WAL does not work over a network filesystem." The log would damage files silently.
 """

@@ -25,7 +25,7 @@ FINAL = "final"
 #: The part of the plan that trains the best operators of the last rung with more seeds, to choose the finalists,
 #: because accuracies differ more between seeds than between good operators. They train on the last rung.
 CONFIRM = "confirm"
-#: The rung of a few batches of the full recipe, which measure how long a training takes.
+#: The rung that trains a few batches of the full recipe, to measure how long a training takes.
 TIMING = "timing"
 #: The states of a training without an outcome.
 WAITING, TAKEN = "waiting", "taken"

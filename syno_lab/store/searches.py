@@ -239,7 +239,7 @@ class SearchLog:
         return self._database.read(_LATENCY, rest, (self._key, target))
 
     def told(self) -> list[tuple[str, float]]:
-        """Return pairs (operator's JSON, reward) in the order in which the search received them, to continue it."""
+        """Return pairs (operator's JSON, reward) in the order in which the search received the rewards."""
         rest = "FROM syno_search_outcomes WHERE search=? AND position>=0 ORDER BY position"
         outcomes = self._database.read(_OUTCOME, rest, (self._key,))
         trials = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=?", (self._key,))

@@ -1,7 +1,7 @@
 """Known and discovered operators on one plane: ``Map(lab)``, and an atlas of pages: ``Map(lab).write("atlas")``.
 
-:mod:`syno_lab.reports.atlas` computes all facts. A thread compares the traits of operators, which takes milliseconds
-each. A click on a point opens its operator below the map.
+:mod:`syno_lab.reports.atlas` computes all facts. A thread compares the operators' traits, in milliseconds for each
+operator. A click on a point opens its operator below the map.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Compare(View):
     """The operators (:func:`syno_lab.panes.compared.columns_and_rows`)."""
 
     rows = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """Their steps in rows, as above."""
+    """The operators' steps in rows (:func:`syno_lab.panes.compared.columns_and_rows`)."""
 
     table = t.List(t.Dict(), read_only=True).tag(sync=True)
     """Costs, receptive fields and results (:func:`syno_lab.panes.compared.table_row`)."""
@@ -127,7 +127,7 @@ class Compare(View):
         return self._later is None or self._later.wait(timeout_s)
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Write a page with the complete comparison, which fetches nothing and needs no kernel.
+        """Write a page with the complete comparison. The page fetches nothing and needs no kernel.
 
         Args:
             path: the path of the page; None: it is only returned.

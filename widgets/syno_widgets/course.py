@@ -179,8 +179,8 @@ def check(answer: Any, right: Any, binding: Binding | None = None) -> None:
 
     Args:
         answer: an operator of any system, a complete state, a number or an array; ``...`` and None are no answer.
-        right: an operator, whose fingerprint the answer's must equal; a NumPy function of the input and the weights,
-            whose values the answer's loop nest must compute; or a value.
+        right: an operator, which must have the answer's fingerprint; a NumPy function of the input and the weights,
+            which must agree with the answer's loop nest; or a value.
         binding: the sizes for the comparison of operators; None: small sizes that distinguish operators.
     """
     if answer is ... or answer is None:

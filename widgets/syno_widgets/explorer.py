@@ -45,7 +45,7 @@ from syno_widgets.working import GRACE_S, Work
 
 _FILES = ("shared.js", "explorer.js")
 _STYLES = ("shared.css", "operator_graph_dark.css", "explorer.css")
-_MOVES_S = 15.0  # Seconds after its last change in which a tree is read often.
+_MOVES_S = 15.0  # A tree is read often for these seconds after its last change.
 _FIRST_S = 1.0  # Seconds that the cell waits for the first steps of a space.
 _SLICE_S = 0.5  # Seconds between two pictures of a growing space.
 SPACE = "space"

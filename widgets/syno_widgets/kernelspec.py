@@ -101,7 +101,7 @@ def installed() -> list[dict[str, Any]]:
         try:
             spec = manager.get_kernel_spec(name)
         except (NoSuchKernel, ValueError, OSError):
-            continue  # another program's kernel, which is broken
+            continue  # a broken kernel of another program
         if _is_ours(spec):
             python = spec.argv[0]
             row = {"name": name, "display_name": spec.display_name, "python": python, "folder": folder, "env": spec.env}

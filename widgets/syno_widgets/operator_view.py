@@ -77,7 +77,7 @@ def _pane(subject: str) -> t.Dict[str, Any]:
 class OperatorView(View):
     """One operator of any system: its picture beside the panes of its system.
 
-    For a pGraph these are the loop nest, PyTorch source, TIR, equation, cost, and what it does.
+    The panes of a pGraph are loop nest, PyTorch source, TIR, equation, cost, receptive field, mixing and others.
 
     Args:
         operator: an operator, or a value that represents an operator, such as a Canvas kernel; :meth:`show` shows
@@ -300,7 +300,7 @@ class OperatorView(View):
         return export(self._asked(), pane, self.read(pane), form)
 
     def to_html(self, path: str | Path | None = None, *, panes: Iterable[str] | None = None) -> str:
-        """Write a page with all panes, which fetches nothing and needs no kernel.
+        """Write a page with all panes. The page fetches nothing and needs no kernel.
 
         Args:
             path: the path of the page; None: it is only returned.

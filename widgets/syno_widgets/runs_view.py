@@ -324,7 +324,7 @@ class RunsView(Comparing, LookingView):
         return self._open_comparison(*operators, names=names, trials=rows, binding=binding)
 
     def to_html(self, path: str | Path | None = None, *, most_pictures: int = 100) -> str:
-        """Write a page with all results, which fetches nothing and needs no kernel.
+        """Write a page with all results. The page fetches nothing and needs no kernel.
 
         Args:
             path: the path of the page; None: it is only returned.
@@ -355,7 +355,7 @@ class RunsView(Comparing, LookingView):
         state = super()._page_state()
         whys: dict[str, Any] = {}
         for finalist in self.progress.get("finalists", ()):
-            with suppress(SynoError):  # a finalist without a reason: likewise
+            with suppress(SynoError):  # the page leaves out a finalist without a reason
                 whys[finalist["key"]] = self._explained(finalist["key"])
         more = {"pictures": drawn, "files": files, "whys": whys}
         return {**state, "opened": None, "rows": without_buttons(self.rows), "machine": "", **more}

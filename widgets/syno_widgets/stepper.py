@@ -205,7 +205,7 @@ class Stepper(MovesByHand, ComparesPlaces):
         self._steps: Sequence[Any] = []
         self._quiz: Quiz | None = None
         self._listed = -1  # The place whose next steps are shown.
-        self._whole: set[str] = set()  # The primitives of which all steps are shown there.
+        self._whole: set[str] = set()  # The primitives whose steps are all shown there.
         self._shower: int | None = None  # The thread that shows the session.
         View.__init__(self)
         self.set_trait("known", list(session.known))
@@ -285,7 +285,7 @@ class Stepper(MovesByHand, ComparesPlaces):
         return self._list_steps()
 
     def _look(self, description: str, find: Callable[[Stop], Any], take: Callable[[Any], Any]) -> Work:
-        """Begin to ``find`` a result, which changes nothing; then ``take`` it, draw, and list the next steps."""
+        """Begin work: call ``find``, which changes nothing; ``take`` its result, draw, and list the next steps."""
 
         def do(work: Work) -> None:
             try:

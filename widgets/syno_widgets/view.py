@@ -213,7 +213,7 @@ class View(anywidget.AnyWidget):
     # -- outputs -----------------------------------------------------------------------------------------------------
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Write a standalone page with all that is shown now, which fetches nothing and needs no kernel.
+        """Write a standalone page with all that is shown now. The page fetches nothing and needs no kernel.
 
         Args:
             path: the path of the page; None: it is only returned.

@@ -14,7 +14,7 @@ from typing import Any
 
 from syno_lab.errors import StoppedError
 
-#: Seconds for which the main thread waits for new work: most work ends within them and is not shown.
+#: Seconds for which the main thread waits for new work: most work ends in this time and is not shown.
 GRACE_S = 0.25
 _POLL_S = 0.1  # Seconds between two checks: a signal that another thread received does not end a wait.
 _ENDS_WITHIN_S = 5.0  # The most seconds until interrupted work ends, also on a busy machine.
