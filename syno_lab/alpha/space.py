@@ -278,7 +278,7 @@ class NetworkSpace(OperatorSpace):
         return operator.variant.key
 
     def lower(self, spare_flops: int) -> None:
-        """Lower the limit of the FLOPs of accepted networks, from now on."""
+        """Accept only networks of at most ``spare_flops`` FLOPs from now on."""
         self._spare = spare_flops
 
     def front_search(self, root: State, rng: random.Random, objectives: Sequence[str]) -> Search:

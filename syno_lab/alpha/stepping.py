@@ -211,7 +211,7 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
     def way(
         self, state: Draft, rules: Sequence[OwnRule], patience: Patience, rng: random.Random | None = None
     ) -> tuple[Taken, ...]:
-        """Return the steps of :func:`.greedy`; with ``rng``, of :func:`.progressive` unless `ATTEMPTS` draws fail."""
+        """Return steps of :func:`.greedy`; with ``rng``, of :func:`.progressive` (section 5), if a draw fits."""
         effort = Effort(should_stop=patience.should_stop)
         refuses = lambda at, step: refusing(rules, at, step) is not None  # noqa: E731
         chance = rng or random.Random(0)  # noqa: S311 - equal states get equal suggestions

@@ -71,7 +71,7 @@ class Aim:
 
     @classmethod
     def within(cls, places: tuple[Place, ...], budget: Budget, groups: tuple[int, ...], room: Room, **more: Any) -> Aim:
-        """Return the aim with these values; with a budget, its room refuses primitives that exceed the budget."""
+        """Return the aim with these values; its room refuses what exceeds the budget even with the least sizes."""
         has_limits = budget.max_flops is not None or budget.max_params is not None
         costs = LeastCosts(places, budget, *(groups or (1,))) if has_limits else None
         return cls(places, budget, groups, replace(room, costs=costs), **more)
