@@ -26,7 +26,7 @@ def explanation_words(explanation: Explanation) -> list[str]:
 
 
 def groups_svg(explanation: Explanation) -> str:
-    """Draw the reshape groups of a distance: data coordinates below, input axes on top, eliminated coordinates beside.
+    """Draw a distance's reshape groups: data coordinates below, input axes on top, eliminated coordinates at the side.
 
     Raises SynoError when the layout program is not installed.
     """

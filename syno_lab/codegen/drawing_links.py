@@ -1,7 +1,7 @@
 """The nodes and lines of a pGraph's picture that a page highlights together.
 
-Every node has a *light*: the ids of the nodes and lines that are highlighted with it. The light of a coordinate is the
-nodes of its expression, down to iterators. The light of a primitive or a tensor is its coordinates and their lights.
+Every node has a *light*: the ids of the nodes and lines that are highlighted with it. The light of a coordinate has the
+nodes and lines of its expression. The light of a primitive or a tensor has its coordinates and their lights.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def checked_binding(operator: Operator, binding: Binding) -> dict[str, int]:
 def filled(shape: tuple[int, ...], number: int) -> Array:
     """Return integers from -5 to 5 without a simple pattern, so that sums of their products are exact in float64.
 
-    ``number`` is different for each tensor of a case. Exported Python files hold the same formula.
+    Each tensor of a check gets another ``number``. Exported Python files hold the same formula.
     """
     i = np.arange(prod(shape), dtype=np.int64) % 9973
     return np.asarray(((31 * i * i + 17 * i + 5 * number) % 11 - 5).astype(np.float64).reshape(shape))
@@ -94,7 +94,7 @@ def expected(
 def torch_module(operator: Operator, binding: Binding, scale: float) -> nn.Module:
     """Return ``operator.to_torch``'s module, with its output times ``scale``.
 
-    Raises ExportError for a ``scale`` other than 1 of an operator that is no pGraph.
+    Raises ExportError if ``scale`` is not 1 and the operator is no pGraph.
     """
     if isinstance(operator, PGraph):
         return to_torch(operator, binding, scale=scale)

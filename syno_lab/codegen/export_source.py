@@ -61,8 +61,8 @@ def standalone_source(operator: Operator, binding: Binding | None = None, *, sca
         binding: the sizes of the operator; axes that the spec fixes take any size.
         scale: a constant factor outside the pGraph, as in ``to_torch``.
 
-    Raises SpecError when the binding leaves a size open or fractional; ExportError for a ``scale`` other than 1 of an
-    operator that is no pGraph.
+    Raises SpecError when the binding leaves a size open or fractional; ExportError if ``scale`` is not 1
+    and the operator is no pGraph.
     """
     bound = operator.complete_binding(binding)
     checked = checked_binding(operator, bound)

@@ -41,7 +41,7 @@ _LETTER = 0.602  # The width of a letter of DejaVu Sans Mono, in font sizes.
 _TEX_LETTER = 0.532  # The width of a letter of cmtt and lmtt at 8 points, their widest size, in font sizes.
 _LINE = 1.25  # The distance of two lines, in font sizes.
 _INDENT = re.compile(r" *")
-_MORE = 4  # The indentation of the rest of a wrapped line, in letters.
+_MORE = 4  # The additional indentation of a wrapped line's continuation, in letters.
 _LEAST_COLUMNS = 64  # The least number of letters in a line; a narrower page gets smaller letters.
 _MARKED = re.compile(r"(?P<comment>#.*|//(?= ).*|/\*.*)|\b(?P<word>def|for|in|range|if|void|const|float|int|long)\b")
 _COLOURS = {"comment": "#5f5f68", "word": "#1f5fbf"}

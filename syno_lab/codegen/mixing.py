@@ -18,10 +18,10 @@ Rules on the coordinate expressions prove entries for all generic sizes where po
 other entries come from all slices and elements of two generic bindings of different scale, one input axis at a time.
 
 Sizes are generic if all are above 1, and if sizes with a primary variable are larger than sizes without a primary. A
-rule gives the positions that an input coordinate takes while some iterators run and other iterators have the best fixed
-values. A rule returns ``all``, ``some`` (more than one, but not all) or ``one``. A rule returns None if exact sizes
-matter, such as how many blocks a window touches. Rules exist only for coordinates that share no iterator with another
-coordinate's bound, so each can have its best values.
+rule gives the positions that an input coordinate takes while some iterators run. Other iterators are fixed, at the
+values with the most positions. A rule returns ``all``, ``some`` (more than one, but not all), ``one``, or None if exact
+sizes matter, such as the number of blocks that a window touches. A rule needs a coordinate that shares no iterator with
+another coordinate's bound, so that its iterators can have these values.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _unfolded(main: Coordinate, window: Coordinate, running: Set[Coordinate]) ->
     if of_main == "one" and of_window == "one":
         return "one"
     if of_main == "all" and (of_window == "all" or (of_window == "one" and window.is_leaf)):
-        return "all"  # the window's middle value reads without a shift
+        return "all"  # the window's middle value shifts no position
     if not _is_small(window, beside=main):
         return None
     if of_main in ("all", "one") and _spans(window, running):

@@ -29,7 +29,7 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a tensor of ``length`` elements; reads are at ``sum(terms) + offset``, and are zero out of bounds."""
+    """A tensor's axis with ``length`` elements, read at ``sum(terms) + offset``; the value out of bounds is zero."""
 
     terms: tuple[Term, ...]
     offset: int

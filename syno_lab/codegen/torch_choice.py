@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BATCH = 64  # The examples in a timed batch, as many as in a training by default.
 MOST_ELEMENTS = 1 << 20  # The most elements of the timed input; with larger examples the batch is smaller.
 TURNS = 5  # Timed runs of each candidate, after one untimed run.
-MOST_FLOPS = 2.0  # A plan with more than so many times the least FLOPs is not tried.
+MOST_FLOPS = 2.0  # A plan is not tried if it has more than so many times the best plan's FLOPs.
 NEAR = 0.95  # A form replaces the default form if it takes less than this share of the default's time.
 KEPT = 1024  # The most cached choices.
 

@@ -27,7 +27,7 @@ def weight_stds(operator: Operator, binding: Binding) -> tuple[float, ...]:
     owed = 1.0 / _share_inside(operator, binding)
     used = [*operator.inputs, *(c for weight in operator.weights for c in weight.coordinates)]
     read = {leaf for coordinate in used for leaf in coordinate.leaves()}
-    # A sum over a reduction on which no tensor depends only multiplies the result.
+    # If no tensor depends on a reduction, the sum over the reduction only multiplies the result.
     copies = {reduction for reduction in operator.reductions if reduction not in read}
     last = None
     for stage in stages:

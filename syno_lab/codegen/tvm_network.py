@@ -45,7 +45,7 @@ def network_to_tvm(
     *,
     keep_params: bool = False,
 ) -> IRModule:
-    """Return a Relax module with ``main(x)`` for ``example_shape``, and a TIR function for each different operator.
+    """Return a Relax module: ``main(x)`` for inputs of ``example_shape``, and a TIR function for each kind of operator.
 
     Args:
         net: any network that torch can export, with or without Syno operators in its placeholders.

@@ -145,7 +145,7 @@ class StageWriter:
                     environment[result] = _simple(_opaque(index, model, domains), analyzer)
 
     def _index(self, step: Step, arguments: tuple[ExprWithOp, ...]) -> tuple[ExprWithOp, ...]:
-        # For TVM's integers // and % are floor division and its remainder, as in Python.
+        # The operators // and % of TVM's integers are floor division and its remainder, as in Python.
         return results_of(step, arguments, lambda size: size.at(self.binding))
 
     def _over_domains(self, step: Step) -> tuple[tuple[ExprWithOp, ...], Analyzer]:

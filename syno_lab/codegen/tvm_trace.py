@@ -20,7 +20,7 @@ DATABASE, MOST_BYTES = "database_tuning_record.json", 1 << 30
 
 
 def check_trace(trace: Any) -> None:
-    """Check that a trace, as TVM's JSON data, holds no code. Raises TuningError, with the code, if it does."""
+    """Check that a trace, as TVM's JSON data, holds no code. Raises TuningError with the code that it holds."""
     try:
         bad = next((text for text in _texts(trace) if _is_code(text)), None)
     except RecursionError:

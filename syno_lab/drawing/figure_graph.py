@@ -199,7 +199,7 @@ class GraphFigure(Figure):
 
 
 def _scale(page: Page, width: float) -> float:
-    """Return the scale from the layout's points to points: for the requested letters, but no wider than the page."""
+    """Return the scale of the layout: letters have the requested size, or less if the graph is wider than the page."""
     return min(page.points / _USUAL_POINTS, page.room / width)
 
 

@@ -1,6 +1,6 @@
 """Draw the lab's LaTeX, such as the equations of operators, as SVG outlines.
 
-Matplotlib's mathematics sets the formulas, without LaTeX, fonts or a network. Outlines look the same in every browser.
+Matplotlib typesets the formulas, without LaTeX, fonts or a network. Outlines look the same in every browser.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Map tokens [B, T] of int64 to logits [B, T, V], at each position for the next token; T is at most ``context``.
+    """Map tokens [B, T] of int64 to logits [B, T, V] for the token after each position; T is at most ``context``.
 
     The model has ``vocabulary`` tokens and ``layers`` blocks of ``width`` channels in ``heads`` heads. The last layer
     shares the embedding's weights. Weights are drawn from torch's global generator. Raises SpecError for numbers below

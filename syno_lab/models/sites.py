@@ -184,7 +184,7 @@ class Selection:
 
 
 def derived_wants(sites: Iterable[Site], strides: Strides = "pool") -> tuple[Wish, ...]:
-    """Return the wish to read and mix as much as the kernels of layers of one form do (:mod:`syno_lab.common.wants`).
+    """Return the wish that operators read and mix as much as these layers of one form (:mod:`syno_lab.common.wants`).
 
     Each input axis that is not fixed gets the mark of the layer's mixing property (αNAS, section 3.1). The mark
     ``a`` becomes ``m``, so that grouped operators, which read some of the channels, meet the wish too. The wish is

@@ -110,7 +110,7 @@ def with_slots(
 
 
 def swap(net: nn.Module, new: Mapping[nn.Module, nn.Module]) -> nn.Module:
-    """Replace modules of ``net`` (keys of ``new``) by the values, with the keys' training modes; return the network."""
+    """Replace each key of ``new`` in ``net`` by its value, which gets the key's training mode; return the network."""
     if net in new:
         return new[net].train(net.training)
     for parent in list(net.modules()):

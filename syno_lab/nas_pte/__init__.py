@@ -1,1 +1,1 @@
-"""NAS-PTE's three operators, with which Figure 9 of Syno compares; they are no pGraphs but a system of their own."""
+"""The three operators of NAS-PTE in Syno's Figure 9, as a system of their own, because they are no pGraphs."""

@@ -1,4 +1,4 @@
-"""The three operators of NAS-PTE, with which Figure 9 of Syno compares: concatenations of convolutions, so no pGraphs.
+"""The three operators of NAS-PTE in Syno's Figure 9. The operators concatenate convolutions, so they are no pGraphs.
 
 Source: Turner, Crowley, O'Boyle, Neural Architecture Search as Program Transformation Exploration, ASPLOS 2021. The
 operators follow the descriptions in the lab's design notes, not NAS-PTE's source code. The operators fulfil the

@@ -40,7 +40,7 @@ class Subject:
         name: the displayed name.
         format: the format of its system.
         operator: the operator; None for an unfinished operator.
-        session: for an unfinished operator the session whose current state it is, else None.
+        session: the session that has reached an unfinished operator; None for a complete operator.
     """
 
     name: str
@@ -258,7 +258,7 @@ def reach_rows(
 ) -> list[NumberRow]:
     """Return rows with the number of elements of each input axis that the middle output element reads.
 
-    Each row has the axes of one index. :data:`NOTHING` is the cell of an operator whose system cannot count these
+    Row n has input axis n of every operator. :data:`NOTHING` is the cell of an operator whose system cannot count these
     elements. Raises StoppedError when ``should_stop`` returns True.
     """
     axes_of: list[list[AxisRead]] = []

@@ -24,7 +24,7 @@ from syno_lab.panes.forms import drawn, form, whole
 from syno_lab.protocol import Operator, Pane
 
 Array = np.ndarray[Any, Any]
-#: The number of random inputs and weights. A single ReLU is zero in all draws for one of 2^8 elements.
+#: The number of random inputs and weights. On average, a ReLU is zero in all draws for one of 2^8 elements.
 DRAWS = 8
 #: Gradients below this share of the largest gradient are rounding errors.
 _ROUNDING = 1e-14

@@ -44,7 +44,7 @@ OCCURRENCES: dict[WeightLimits, dict[str, int]] = {
 }
 #: The default coefficients of a spec, each with its value and its limit of occurrences.
 COEFFICIENTS = {"conv2d": ("k_1=3: 4", "g=4: 3", "s=2: 2"), "linear": ("g=4: 3", "s=2: 2")}
-#: The default of the largest number of steps: the number of steps of Operator 1. Weight limits ``free`` use the
+#: The default limit of an operator's steps: the number of steps of Operator 1. Weight limits ``free`` use the
 #: Sampler's default instead.
 STEPS = 10
 

@@ -22,7 +22,7 @@ from syno_lab.errors import SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding, Spec
 
-#: For probing, the candidate numbers of channels and of positions along an axis; the smallest fitting number is used.
+#: The candidate numbers of channels, and of positions along an axis, for a probe. The smallest fitting number is used.
 CHANNELS = (32, 36, 48, 64, 72, 96, 128)
 SIDES = (8, 9, 10, 12, 16, 24, 32)
 _TRIED = sorted(product(CHANNELS, SIDES), key=prod)

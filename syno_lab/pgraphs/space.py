@@ -62,7 +62,7 @@ def synthesis_space(
     """Return the first state of the space of ``spec``: the output's coordinates alone.
 
     In a space of at most ``countable_nodes`` nodes operators are counted, so random descents reach all equally often.
-    In a larger space, steps nearer to the input are likelier, and so are operators in parts with few operators.
+    In a larger space, random descents prefer steps towards the input, and operators in parts with few operators.
 
     Args:
         spec: the spec of the space, with its budgets.

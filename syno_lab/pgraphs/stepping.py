@@ -204,7 +204,7 @@ class PGraphConstruction(
         return Beginning(State.root(start.spec), start.steps, start if isinstance(start, Operator) else None)
 
     def operator(self, state: State) -> Operator:
-        """Return the operator by the first match of state and input. Raises PrimitiveError without a match."""
+        """Return the operator of the first match between state and input. Raises PrimitiveError without a match."""
         return state.operator()
 
     def distance(self, state: State, effort: Effort | None = None) -> int | None:
