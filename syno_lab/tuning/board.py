@@ -29,7 +29,7 @@ class Board:
 
     @classmethod
     def of(cls, tracker: str | Address | None, key: str | None) -> Board | None:
-        """Return the board under ``key`` at ``tracker`` (``host:port``); None for this machine, if both are missing.
+        """Return the board under ``key`` at ``tracker`` (``host:port``); None (this machine) if both are missing.
 
         Raises TuningError if one of the two is missing, and TrackerError for an invalid address.
         """
@@ -51,8 +51,8 @@ def local_board(
 
     ``threads`` is the number of threads that run an operator (default: all processors), ``devices`` the number of
     servers that are registered under the key. When the block ends, also by an exception, both processes and their
-    children are killed by group. If this process is killed, the processes end by themselves. Raises
-    :class:`TrackerError` if they are not ready by the deadline.
+    children are killed by group. If this process is killed, its children end by themselves. Raises
+    :class:`TrackerError` if tracker and server are not ready by the deadline.
     """
     check_key(key)
     if devices < 1:

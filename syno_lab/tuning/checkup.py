@@ -44,8 +44,8 @@ def check_up(
 ) -> Iterator[Finding]:
     """Check the tracker at ``tracker`` (``host:port``), and its devices under ``key`` or under all keys.
 
-    A kernel is compiled on this machine and runs on one device of each key. The kernel's target is ``target``, or the
-    target of the key or the device. No step waits longer than its deadline. The result lists all faults; only an
+    A kernel is compiled on this machine and runs on one device of each key. The kernel's target is ``target``, else
+    the target of the key or of the device. No step waits longer than its deadline. The result lists all faults; only an
     invalid address raises TrackerError.
     """
     host, port = parse_address(tracker)
@@ -177,7 +177,7 @@ def run_remotely(
     """Compile ``operator`` (a file's text) for ``target``, run it on ``board``, and check its output for random inputs.
 
     ``wait_s`` limits the wait for a busy device, and ``session_s`` the use of the device, in seconds. TVM runs in its
-    own process. Raises :class:`TrackerError` for faults of tracker and device, :class:`TuningError` for all others.
+    own process. Raises :class:`TrackerError` for faults of tracker and device, :class:`TuningError` for other faults.
     """
     check_target(target)
     device = Device(board, wait_s=wait_s, session_s=session_s, target=target)

@@ -182,7 +182,7 @@ class Tuning:
     is_over: Callable[[], bool]
 
     def search(self, number: int, trials: int, tools: Tools | None = None, module: IRModule | None = None) -> Search:
-        """Return the search of an operator for ``trials`` trials; ``tools`` and ``module`` are used if they exist."""
+        """Return the search of an operator for ``trials`` trials; ``tools`` and ``module`` are used if not None."""
         from syno_lab.tuning.search import Search
 
         task, earlier = self.request.tasks[number], self.earlier[number]

@@ -22,7 +22,7 @@ _COLOURS = ("#767676", "#2a7fd4", "#009e73", "#cc79a7", "#e69f00", "#d55e00", "#
 
 
 class Curve(NamedTuple):
-    """A method's curve: trials, and median, least and greatest best latency [ms] of its tunings after each trial."""
+    """A method's curve: numbers of trials, and the median, minimum and maximum of its tunings' best latency in ms."""
 
     name: str
     trials: tuple[int, ...]

@@ -124,7 +124,7 @@ def _libc(libraries: Path) -> Path:
 def _program(
     path: Path, files: BoardFiles, command: list[Path], *, zeroth: str = "", after: Sequence[Path] = ()
 ) -> Path:
-    """Write a script that runs a board's program in the emulator. Python's script is Python's ``sys.executable``."""
+    """Write a script that runs a board's program in the emulator. The script for Python is its ``sys.executable``."""
     emulator = [files.emulator, "-L", str(files.root), *(["-0", zeroth] if zeroth else [])]
     begin, end = shlex.join([*emulator, *map(str, command)]), shlex.join(map(str, after))
     lines = ["#!/bin/sh"]

@@ -228,7 +228,7 @@ class _Apt:
         ]
 
     def update(self) -> None:
-        # A source that does not answer is only a warning, because a missing package raises the error.
+        # A source that does not answer causes only a warning; a missing package raises an error later.
         _run(["apt-get", *self._options, "-qq", "update"], "read Debian's package lists", check=False)
 
     def download(self, architecture: str, names: Sequence[str]) -> list[Path]:

@@ -26,7 +26,7 @@ from syno_lab.tuning.sums import Sum, moves, own_loops, read_sum
 
 #: The largest size in bytes of all stages of a block: half of a small second-level cache.
 _MOST_BYTES = 256 * 1024
-#: The largest number of proposed cuts, because each cut makes further sketches.
+#: The largest number of proposed cuts, because every cut makes further sketches.
 _MOST_CUTS = 2
 #: The largest factor by which blocks may multiply the work, because rows at their edges are computed twice.
 _MOST_WORK = 1.5
@@ -40,7 +40,7 @@ class _Cut:
         whole: the outer loops; each of their steps has its own blocks.
         axis: the loop that is divided into blocks, inside the loops ``whole``.
         rows: the number of steps of ``axis`` in a block.
-        blocks: the number of all blocks of the loops.
+        blocks: the total number of blocks.
     """
 
     whole: tuple[int, ...]
@@ -52,8 +52,8 @@ class _Cut:
 def fuse_stages(schedule: Schedule, block: SBlockRV, cores: int, vector_bits: int) -> list[Schedule]:
     """Return the unchanged schedule, and schedules whose loops over blocks have the stages that only ``block`` reads.
 
-    The rule fits a sum that reads another sum, if no other rule has changed the two sums. ``channel-lanes`` must fit
-    these sums in the blocks. An axis of the output must be an index of the sum that is read. Each core needs a block.
+    The rule fits a sum that reads another sum, if no other rule has changed them and ``channel-lanes`` is possible for
+    them in the blocks. An axis of the output must index the sum that is read. Each core needs a block.
     """
     look = schedule.copy()  # because reading loops adds steps to a trace
     last = read_sum(look, block)
@@ -70,7 +70,7 @@ def fuse_stages(schedule: Schedule, block: SBlockRV, cores: int, vector_bits: in
         changed = schedule.copy()
         try:
             more = _apply(changed, block, steps, sums, cut)
-        except ScheduleError:  # TVM refuses other cases, such as two writers of a stage
+        except ScheduleError:  # TVM refuses some cases, such as two blocks that write a stage
             continue
         if more <= _MOST_WORK and all(_has_lanes(changed, name, vector_bits) for name in sums):
             fused.append(changed)
@@ -139,11 +139,11 @@ def _steps(schedule: Schedule, block: SBlockRV) -> int:
 
 
 def _cuts(last: Sum, written: list[Buffer], size: int, cores: int) -> list[_Cut]:
-    """Return the cuts with the fewest blocks whose stages fit in the cache; cuts with equal shares for all cores first.
+    """Return the cuts with the fewest blocks whose stages fit in the cache. Equal shares for all cores come first.
 
     A cut divides the axis of the output that is the slowest index of the largest stage that ``last`` reads. If one step
     of that axis needs too many bytes, the next inner axis is divided. ``written`` are the tensors that the stages
-    write; those of sums have ``size`` bytes together.
+    write; the sums' tensors have ``size`` bytes in total.
     """
     read = [
         (math.prod(int(size) for size in tensor.shape), indices)

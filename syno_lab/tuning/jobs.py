@@ -198,7 +198,7 @@ def in_words(key: str) -> Iterator[None]:
 
 
 def board_moment(device: Device) -> str:
-    """Return the board's current state as JSON text. Raises an error if its server is TVM's own."""
+    """Return the board's current state as JSON text. Raises an error if the board's server is TVM's own."""
     session, _ = open_session(device)
     state = str(session.get_function(MOMENT_FUNCTION)())
     if len(state) > _LONGEST_MOMENT:

@@ -13,7 +13,7 @@ a register if they are shorter than it and adjacent in memory. If both direction
 
 The tiles that keep a processor busy are known before any measurement: enough sums to hide the latency of multiplying
 and adding, and no more than fit in the registers. Only such tiles are proposed, with a sketch for each. On ResNet-34's
-layers other tiles took up to ten times as long. With few trials, a search over other tiles found no candidate with good
+layers other tiles were up to ten times slower. With few trials, a search over other tiles found no candidate with good
 tiles in all stages of an operator. The terms of a sum are added in the order of the weights in memory.
 
 Imports TVM: for tuning processes only.
@@ -33,7 +33,7 @@ from tvm.tirx import Var
 
 from syno_lab.tuning.sums import Sum, elementwise_readers, moves, own_loops, read_sum
 
-#: The largest number of sums in registers. Processors have 32 registers of 512 bits, or often 16 of another width. A
+#: The largest number of sums in registers. Processors have 32 registers of 512 bits, others often 16 registers. A
 #: factor's elements need registers too.
 _MOST_SUMS = {512: 16}
 _MOST_SUMS_ELSE = 14

@@ -113,7 +113,7 @@ class Method:
     ``mutators`` are names of :data:`MUTATORS` or functions, each with its share of all mutations; a function is called
     with a trace (``tvm.s_tir``'s ``Trace``) and returns another trace or None. ``postprocessors`` are names of
     :data:`POSTPROCESSORS` or functions, applied in this order; a function is called with a schedule, may change it in
-    place, and returns False to reject the candidate. If one of the two is None, TVM's own are used.
+    place, and returns False to reject the candidate. None: TVM's own mutators or postprocessors are used.
 
     Functions run in the tuning process, never in this process: :func:`~syno_lab.user_code.user_code` describes the
     names that they may use. The best candidate's output is always compared with the output of the unscheduled program.

@@ -64,7 +64,7 @@ class NetworkMeasurement(_Measured, frozen=True):
     """The measurement of a whole network that TVM compiled.
 
     ``latency_ms`` is the median and ``best_ms`` the least of ``repeats`` measurements of one call, by TVM's time
-    evaluator. ``error`` is the largest difference between its output and torch's, relative to the largest output.
+    evaluator. ``error`` is the largest difference between the network's and torch's outputs, relative to the largest.
     ``functions`` counts the different functions that the network calls; ``tuned`` counts the tuned functions.
     """
 
@@ -247,7 +247,7 @@ def run_networks(
     """Run networks in turn on the device of ``options``; return each network's measurements by round, and the address.
 
     Raises:
-        TuningError: if the device's output is not torch's, or if the running process dies or exceeds its time.
+        TuningError: if the device's output differs from torch's, or if the running process dies or exceeds its time.
         TrackerError: if the tracker or the board is unreachable.
     """
     board, target, kind, machine = options.board, options.target, networks[0].device, networks[0].machine

@@ -94,7 +94,7 @@ class TuningOptions:
     """The options of :func:`~syno_lab.tuning.tune.tune` and :func:`~syno_lab.tuning.tune.tune_queue`.
 
     Attributes:
-        work_dir: the folder for the log, which has the name of the operator's label.
+        work_dir: the folder for the log; the log is named after the operator's label.
         tracker: the RPC tracker that has the device, as ``(host, port)`` or ``"host:port"``; None: this machine. On
             this machine each candidate runs in its own child process, without a tracker, server or socket that another
             user could reach.
@@ -120,7 +120,7 @@ class TuningOptions:
             later (:func:`save_library <syno_lab.codegen.library.save_library>`, :mod:`syno_lab.tuning.network`).
         store: a folder of records (:mod:`~syno_lab.tuning.records`). Every trial is written there before
             ``on_progress`` is called, and an interrupted tuning continues from there. If the folder has all trials for
-            the same operator, sizes, dtype, target, TVM and board conditions, the recorded result is returned at once
+            this operator, sizes, dtype, target, TVM and board conditions, the recorded result is returned at once
             (``from_records``). For a larger budget, only the additional trials are measured.
         start: a folder of records with trials of this program, machine and TVM by any method. The search starts
             from the fastest of these trials: it mutates and learns from them, and may return one of them. Trials in

@@ -39,7 +39,7 @@ REFERENCE_DEADLINE_S = 60.0
 #: A search ends with an error after this number of successive failures, or of successive timeouts of the board.
 FAILURES_IN_A_ROW = 24
 TIMEOUTS_IN_A_ROW = 4
-#: The search ends after this number of successive phases without a new candidate. Their populations grow.
+#: The search ends after this number of successive phases without a new candidate, each with a larger population.
 _EMPTY_PHASES = 2
 #: The number of draws per program of a small space, so that the probability to miss a program is below 1 in 1000.
 _DRAWS_EACH = 8
@@ -70,7 +70,7 @@ class Tools:
 
 @dataclass
 class _Candidate:
-    """A schedule: TVM's candidate, and its result."""
+    """A candidate: TVM's object for it, its hash, and its result."""
 
     measured: MeasureCandidate
     code: int
@@ -195,7 +195,7 @@ class Search:
         self._most = sum(most_programs(sketch.trace) for sketch in sketches)
         self._phases += 1
         batch = min(trials, preset.batch)
-        # The best candidates of the cost model may all be known, so look for new ones among all drawn and mutated ones.
+        # All best candidates of the cost model may be known, so search all drawn and mutated candidates for new ones.
         looks_at_all = means.is_guided and empty > 0
         shown = population if looks_at_all else batch
         context.pre_tuning(max(trials, shown), shown, sketches, self._database, self._model)
@@ -333,7 +333,7 @@ class Search:
     def _submit(
         self, candidate: _Candidate, build: Future[str], effort: Effort, inputs: list[np.ndarray] | None = None
     ) -> Future[Measured]:
-        """Measure a candidate when it is built; repeat it once after a broken session: the server may have died."""
+        """Measure a candidate when it is built; after a broken session measure again, as the server may have died."""
         device = self.tools.device
         # The server ends the session after ``session_s``; the additional seconds are for the connection.
         deadline_s = device.wait_s + device.session_s + 10
@@ -474,7 +474,7 @@ def is_timeout(failure: CallFailedError) -> bool:
 
 
 def as_result(seconds: float | None) -> RunnerResult:
-    """Return a candidate's seconds in the form of TVM's runner; None: it failed."""
+    """Return a candidate's seconds in the form of TVM's runner; None: the candidate failed."""
     from tvm.s_tir import meta_schedule as ms
 
     return ms.runner.RunnerResult([seconds] if seconds else None, None if seconds else "failed")

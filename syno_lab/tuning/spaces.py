@@ -44,7 +44,7 @@ _Apply = Callable[..., _Schedules]
 
 
 class Means:
-    """A method for a target, which makes TVM's space generators, strategies and cost models.
+    """Makes TVM's space generators, strategies and cost models from a method, for a target.
 
     The user's functions are written to ``folder``; ``inside`` is called when a function starts and when it returns. The
     optional dictionary ``notes`` receives the changed blocks of each rule. Raises :class:`TuningError` if the user's
@@ -97,7 +97,7 @@ class Means:
 
     @property
     def can_widen(self) -> bool:
-        """Whether the design space at first has no TVM sketches for the sums that the lab's rule changes."""
+        """Whether the search first leaves out TVM's sketches for the sums that the lab's rule changes."""
         return self._method.space is None and LANES in self._method.rules and not self._is_gpu
 
     def space(self, module: IRModule, is_wide: bool = False) -> ms.space_generator.SpaceGenerator:

@@ -65,7 +65,7 @@ class Sum:
         """Return the axis that numbers the rows along ``axis``, in the output and in ``factors``.
 
         ``factors`` are all factors that change along ``axis``. The result is None if the rows are not adjacent in
-        memory, if another factor changes along the result, or if there is no such axis.
+        memory, if another factor changes along that axis, or if there is no such axis.
         """
         row = self.stored[-2] if len(self.stored) > 1 and self.stored[-1] == axis else None
         if row is None or int(self.written.shape[-1]) != self.sizes[axis]:

@@ -279,7 +279,7 @@ def check_machines(devices: Iterable[DeviceInfo], expected: str, target: str) ->
 
 
 def _family(machine: str) -> str:
-    """Return the family of an architecture: a 64-bit Linux kernel may run programs of 32 bits."""
+    """Return the family of an architecture, because a 64-bit Linux kernel may run programs of 32 bits."""
     name = machine.lower()
     if name.startswith(("arm", "aarch")):
         return "arm"
@@ -389,5 +389,5 @@ def _entry(
 
 
 def listed(summary: TrackerSummary, key: str = "") -> str:
-    """Return the registered keys for a message, the most similar to ``key`` first; ``none`` if there are none."""
+    """Return the registered keys for a message, the most similar to ``key`` first; ``none`` if no key exists."""
     return printable(", ".join(nearest(key, summary.registered)) or "none", _LIST)

@@ -5,7 +5,7 @@ MetaSchedule's ``GradientBased`` selects the programs that promise the largest s
 had produced them.
 
 Trials in the records are used first, without being measured again, and the scheduler receives them as new trials. An
-interrupted tuning thus continues where it stopped, and a program that another network has too costs no time. Imports
+interrupted tuning thus continues where it stopped, and a program that an earlier network had costs no time. Imports
 TVM: for tuning processes only.
 """
 
@@ -177,7 +177,7 @@ def by_gradient(programs: Sequence[Program], target: Target, trials: int, seed: 
         for program in programs
     ]
     scheduler = ms.task_scheduler.GradientBased(alpha=_ALPHA, window_size=_WINDOW, seed=seed % (2**31 - 2) + 1)
-    # The third number is the batch size, which has no effect, because each program has its own.
+    # The third number is the batch size, which has no effect, because each program has its own batch size.
     ends = of_python(ms.builder.PyBuilder, build=built), of_python(ms.runner.PyRunner, run=ran)
     scheduler.tune(contexts, [program.calls for program in programs], trials, trials, 1, *ends, [], None, None)
 

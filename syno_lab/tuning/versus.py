@@ -1,4 +1,4 @@
-"""Compare a backbone with an operator in all replaced layers to the same backbone with convolutions, tuned equally.
+"""Compare two equally tuned forms of a backbone: with an operator, and with convolutions, in the replaced layers.
 
 The comparison is for whole networks (Syno, Figure 5) or for each layer (Figure 9), on this machine or a board. In the
 baseline, replaced 3x3 convolutions of stride 1 are conv2d's pGraph with the backbone's own weights, so that the two
@@ -227,7 +227,7 @@ def compare_layers(
 ) -> tuple[LayerComparison, ...]:
     """Compare the operator with conv2d, both tuned, on each shape of a 3x3 layer of stride 1 that the operator fits.
 
-    All shapes are tuned in one queue, in turn, each with the same budget; only ``deadline_s`` is for all shapes.
+    All shapes are tuned in one queue, in turn, each with the same budget; only ``deadline_s`` limits all of them.
     Tunings with records in ``folder`` are not repeated. Raises as :func:`~syno_lab.tuning.tune.tune_queue` does, and
     SpecError if there is no such layer.
     """
