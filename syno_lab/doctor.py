@@ -205,7 +205,7 @@ CHECKS: tuple[Check, ...] = (python, compiler, torch, tvm, tunings, layout, jupy
 
 
 def _try_python(code: str) -> tuple[bool, str]:
-    """Run code in a child process: whether it succeeded, and its last output line or the reason of its failure."""
+    """Run code in a child process; return whether it succeeded, and its last line or the reason of its failure."""
     from syno_lab.processes.process import describe_exit, own_environment
 
     try:

@@ -175,7 +175,7 @@ def whole_path(data: str) -> str:
 
 
 def named_value(text: str, option: str, example: str) -> tuple[str, str]:
-    """Split ``NAME=VALUE``. Raises SpecError with the option and an example for other texts."""
+    """Split ``NAME=VALUE``. Raises SpecError, which names the option and an example, for any other text."""
     name, equals, value = text.partition("=")
     if not name or not equals or not value:
         raise SpecError(f"{option}: expected NAME=VALUE such as {example}, found {quoted(text)}")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: A user's own reward: a function of :class:`Judged`, or ``file.py:function``.
 RewardFunction = Callable[["Judged"], float] | str
 
-#: The functions that this process has made by running code, by this code.
+#: The functions from users' code that this process has run; the keys are the code.
 _BROUGHT: dict[UserCode, Callable[..., Any]] = {}
 
 

@@ -76,12 +76,12 @@ class Score:
 
 
 def survivors(scores: Sequence[Score], count: int, shares: Sequence[float]) -> list[int]:
-    """Return the numbers of ``count`` good operators, among them the best within each share, and different kinds.
+    """Return the numbers of ``count`` operators: the best within each share of the FLOPs, of different kinds.
 
     For each share in turn, the smallest first, the best remaining operator within the share is chosen. So the best
-    operator within a quarter continues, even if operators within a half are better. Each chosen operator lowers the
-    values of its kind by :data:`ALIKE`. Variants of one operator have similar accuracies, and measures on a proxy are
-    noisy, so a rung learns more from different operators.
+    operator within a quarter of the FLOPs continues, even if operators within a half are better. Each chosen operator
+    lowers the values of its kind by :data:`ALIKE`. Variants of one operator have similar accuracies, and measures on a
+    proxy are noisy, so a rung learns more from different operators.
     """
     remaining = sorted(scores, key=lambda score: (-score.value, score.ratio, score.number))
     chosen: list[int] = []
@@ -247,7 +247,7 @@ class RungDriver(Loop):
             search.told.clear()  # only the elites of this search are needed
         spent = self.cpu_clock() - started
         self.funnel.spend(spent)
-        # A draw that timed out may continue with the next call. Without a timeout, no operator is left.
+        # A draw that timed out may continue with the next call. If a draw fails without a timeout, no operator is left.
         return candidate is not None or spent > DRAW_S
 
     def _next_rung(self, plan: Plan, rung: Rung) -> None:
@@ -320,8 +320,8 @@ class RungDriver(Loop):
     def best_within(self, share: float) -> Score | None:
         """Return the best discovered operator within a share of the FLOPs; of equally good operators, the cheaper.
 
-        Among the operators with additional seeds, the mean measure over all seeds decides. If none of them is within
-        the share, the scores of all operators on the last rung decide.
+        Among the operators with additional seeds, the mean measure over all seeds decides. If no such operator is
+        within the share, the scores of all operators on the last rung decide.
         """
         return self._best([row for row in self.scores(self.rungs[-1]) if row.number not in self._known_trials], share)
 
@@ -407,7 +407,7 @@ class RungDriver(Loop):
                     self._candidates[trial.number] = candidate
                 for seed in range(self.rungs[0].seeds):
                     self.queue.queue(trial.number, self.rungs[0].name, seed, _RUNGS)
-        self._earlier = frozenset(self._told_trials)  # the cause of their failures may be mended
+        self._earlier = frozenset(self._told_trials)  # causes of earlier failures may be mended
 
     def _ask(self, rung: Rung) -> bool:
         """Queue the next operator on the first rung; return False if no operator is left."""

@@ -112,7 +112,7 @@ def work(
 
 
 def _baseline_s(queue: RungLog, rung: str, known: dict[str, float]) -> float | None:
-    """Return the seconds of the baseline's training on a rung; None if it has not finished there."""
+    """Return the seconds of the baseline's training on a rung; None if this training has not finished."""
     if rung not in known:
         ended = [row for row in queue.trainings(rung) if row.number == BASELINE and row.state == "finished"]
         if ended:

@@ -131,7 +131,7 @@ class JobRunner:
             if job.params != work:
                 return None
             if not job.is_ended:
-                handle.allow(job)  # its parameters are those of this search
+                handle.allow(job)  # the job has the parameters of this search
         elif not job.is_ended and not is_signed(self._lab.ledger, job):
             return None  # the unsigned job came with the folder: submit another job
         handle.resume()

@@ -46,7 +46,7 @@ def broken_layers(
 ) -> dict[str, str]:
     """Return the layers that operators cannot replace: by the layer's name, the error of the network with an operator.
 
-    All layers are tried together. Where that fails, halves of them are tried, down to single layers. All other layers
+    All layers are tried together. If the try fails, halves are tried, down to single layers. All other layers
     work with operators at the same time. Each try uses a new copy of the network. The lab's own networks need no try.
 
     Args:
@@ -119,7 +119,7 @@ class TwoExamples:
         try_network(net, call, lambda logits: cross_entropy(logits, classes))
 
     def _beside(self, request: TrialRequest) -> tuple[nn.Module, Tensor, Tensor]:
-        """Return the request's network, newly built, the examples in the type of its weights, and their classes."""
+        """Return a new network of the request, the examples in the type of the network's weights, and their classes."""
         net = build(request).module.to(self.device)
         dtype = next((weight.dtype for weight in net.parameters() if weight.is_floating_point()), torch.float32)
         return net, *self.task.test_batch(0, dtype)

@@ -5,8 +5,8 @@ goes to the store. The latency is that of the whole network in Relax, on the tar
 quick estimate: the sum over the replaced layers of calls x milliseconds, for one example. Layers of one size are one
 task. The sum leaves out biases, the pooling for a stride and all other layers: their costs do not depend on the
 operator. If the latency is an objective of the search, every trained trial is tuned. A failed tuning does not end the
-search: its job has the reason, which is shown with the trial. Whole networks are tuned one after another, because they
-share records and would disturb each other.
+search; the job's reason is shown with the trial. Whole networks are tuned one after another, because they share records
+and would disturb each other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Validates proxies: trains operators on each rung and with the full recipe, and compares the rankings.
 
-The operators are drawn at random from the space of a search, within its wish and its limits. No proxy has chosen them,
+The operators are drawn at random from the space of a search, within the wish and limits. No proxy has chosen them,
 because operators that a proxy has chosen show little about this proxy. Operators that the first rung rejects as slow
 are replaced by other operators, as in a search. All measurements use held-out training images.
 """
@@ -279,7 +279,7 @@ class _Draws:
             self._search.resume([(read_operator(text), 0.0) for text in self.texts])
 
     def more(self, count: int, report: Report, should_stop: Callable[[], bool]) -> None:
-        """Draw ``count`` more operators. Raises SearchError if no more are found, Stopped on a request to stop."""
+        """Draw ``count`` more operators. Raises SearchError if no other operator is found, Stopped on a request."""
         for _ in range(count):
             report(0.0, f"drawing operators: {len(self.texts)}")
             deadline = time.process_time() + PATIENCE_S

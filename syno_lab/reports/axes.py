@@ -70,7 +70,7 @@ def axis_value(row: TrialRow, axis: Axis, baselines: Mapping[str, TrialRow] | No
 def interval_on(
     row: TrialRow, axis: Axis, baselines: Mapping[str, TrialRow] | None = None
 ) -> tuple[float, float] | None:
-    """Return the interval of the row's finals on the axis of accuracy, as :func:`axis_value` does; None without it."""
+    """Return the interval of the row's finals on the axis of accuracy, as :func:`axis_value` does; or None."""
     if row.interval is None or axis.name != "accuracy":
         return None
     ends = row.interval if baselines is None else [_against(end, row, axis, baselines) for end in row.interval]

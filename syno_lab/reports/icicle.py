@@ -124,7 +124,7 @@ def icicle(
 
 
 def listed(what: Branching, key: str, wanted: str = "") -> list[dict[str, str | float | None]]:
-    """Return the children of a node that match a filter, as records for a table, at most :data:`LISTED`."""
+    """Return at most :data:`LISTED` children of a node that match a filter, as records for a table."""
     fits = parse_filter(wanted)
     records = []
     for child in what.below(key):

@@ -86,7 +86,7 @@ def shown_layers(found: InNetwork | str, operator: Operator) -> tuple[Places | N
     if isinstance(found, str):
         return None, f"The layers in which it was trained are not known here: {found}"
     system = system_of(operator)
-    has_own = isinstance(system, FitsPlaces) and bool(system.places(operator))  # it defines its own sizes
+    has_own = isinstance(system, FitsPlaces) and bool(system.places(operator))  # the operator defines its own sizes
     return None if has_own else found.places, f"In {found}"
 
 

@@ -63,7 +63,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def text(self) -> str:
-        """The operator, the setting of the measurement and the section of the paper, in one line."""
+        """The subject, the setting of the measurement and the section of the paper, in one line."""
         about = ", ".join(word for word in (self.model, self.dataset, self.device) if word)
         return (
             f"{self.label} ({about}; the paper, {self.place})" if about else f"{self.label} (the paper, {self.place})"

@@ -36,8 +36,8 @@ class Settings:
     Attributes:
         width: the number of open children of a node after one search.
         growth: the number of open children grows with the number of searches to this power, from 0 to 1.
-        looks: the number of drawn children among which the values of actions choose, for a new node and in random
-            descents. With ``looks`` = 1, the weight alone decides.
+        looks: the number of drawn children, one of which is chosen by values of actions: for a new node, in descents.
+            With ``looks`` = 1, the weight alone decides.
         temperature: the temperature of the random choice by values of actions; infinity means a uniform choice.
         trust: the least number of rewards with which a node uses its own values of actions instead of an ancestor's.
         virtual_loss: the number of losses that an outstanding operator counts for.

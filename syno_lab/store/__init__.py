@@ -1,6 +1,6 @@
-"""The results store: one SQLite file per lab, which survives kills, concurrent processes and damage.
+"""The results store: one SQLite file per lab, which survives kills and concurrent processes, and detects damage.
 
-`records` has the stored values, `database` the file and its errors, `searches` the trials of searches, `schema` the
+`records` converts stored values, `database` the file and its errors, `searches` the trials of searches, `schema` the
 tables. `studies` copies trials to Optuna. `store` opens a store.
 """
 

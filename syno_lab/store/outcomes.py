@@ -105,7 +105,7 @@ class Comparison(Plain, frozen=True, kw_only=True):
 
     Attributes:
         measure: ``accuracy`` (of images; higher is better) or ``loss`` (of text, in nats; lower is better).
-        baseline, operator: the means over the seeds.
+        baseline, operator: the means of the measure over the seeds.
         interval: operator - baseline with a paired bootstrap interval over the test images (or windows). The interval
             shows how much the choice of test images matters; ``by_seed`` shows how much the seed matters.
         by_seed: operator - baseline for each seed.

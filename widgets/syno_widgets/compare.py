@@ -88,7 +88,7 @@ class Compare(View):
     """The sizes of all variables; empty if no compared value is an operator."""
 
     example = t.Bool(True, read_only=True).tag(sync=True)
-    """Whether the sizes are examples, which the user has not set."""
+    """Whether the sizes are examples, because the user has set none."""
 
     selected = t.Int(-1, help="The chosen row of steps.").tag(sync=True)
     """The chosen row of steps; its parts are highlighted in all pictures; -1: none."""

@@ -69,7 +69,7 @@ def terms(operator: Operator, binding: Binding | None = None) -> Array:
 
 
 class Moved:
-    """Input above, output below: each input element has a colour, and an output element has the colours that it reads.
+    """Input above, output below: each input element has a colour, an output element those of its inputs.
 
     An output element that sums several elements is striped; an element that reads none is blank.
 

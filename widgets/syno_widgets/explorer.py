@@ -55,7 +55,7 @@ class ExplorerRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A message from the browser.
 
     Attributes:
-        kind: ``open`` opens a node in the stepper; ``around`` shows the space around it.
+        kind: ``open`` opens a node in the stepper; ``around`` shows the space around the node.
         request: the browser's number for the message; the trait ``answered`` returns it.
         key: the key of the node.
     """
@@ -235,7 +235,7 @@ class Explorer(LookingView):
         self._grow_anew(GRACE_S)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the space around a state has grown to its depth; return whether it has."""
+        """Wait until the space around a state has grown to :attr:`depth` levels; return whether it has."""
         work = self._works.of()
         return work is None or work.wait(timeout_s)
 

@@ -1,7 +1,7 @@
 """The Jupyter kernel "Syno Lab": IPython's kernel with the extension ``syno_lab`` loaded and its lab attached.
 
 Jobs run outside this process. If the kernel is interrupted, restarted or killed, jobs continue, and the next kernel in
-the same folder finds them. ``syno-lab kernel install`` registers it with Jupyter.
+the same folder finds them. ``syno-lab kernel install`` registers the kernel with Jupyter.
 """
 
 from __future__ import annotations

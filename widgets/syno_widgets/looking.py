@@ -35,7 +35,7 @@ class LookingView(View):
         return view
 
     def refresh(self) -> None:
-        """Read the data now. Raises SynoError if they cannot be read."""
+        """Read the data now. Raises SynoError if the data cannot be read."""
         raise NotImplementedError
 
     def _is_busy(self) -> bool:

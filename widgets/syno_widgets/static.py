@@ -1,7 +1,7 @@
 """The static picture for pages without a kernel or a widget: a second output, hidden by the live widget.
 
 JupyterLab and Notebook 7 prefer the widget's MIME type to all others of an output, and show an error if its model is
-gone. So the picture is an output of its own: HTML with the SVG in an ``<img>``, which needs no trust, ``image/svg+xml``
+gone. So the picture is an output of its own: HTML with the SVG in an ``<img>`` (it needs no trust), ``image/svg+xml``
 for GitHub and nbconvert, and text for other programs. The live widget's script hides it.
 """
 
