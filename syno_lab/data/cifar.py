@@ -353,7 +353,7 @@ def _load(raw: bytes) -> Any:
         ("numpy._core.multiarray", "_reconstruct"): reconstruct,
         ("numpy", "ndarray"): Array,
         ("numpy", "dtype"): Kind,
-        ("_codecs", "encode"): encode,  # Python 3 writes bytes objects in this way in protocol 2
+        ("_codecs", "encode"): encode,  # in protocol 2, Python 3 pickles bytes by this name
     }
 
     class Reader(pickle.Unpickler):

@@ -124,7 +124,7 @@ class OwnData:
 
     @classmethod
     def of(cls, found: object, name: str, clock: Callable[[], float] = time.monotonic) -> OwnData:
-        """Check the first examples of a pair (train, test), and read labels of both parts for :data:`LOOK_S` each.
+        """Check the first examples of a pair (train, test), and read labels of each part for :data:`LOOK_S`.
 
         The number of classes is the length of the training part's ``classes``, else the highest label read, plus 1.
         """

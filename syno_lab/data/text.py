@@ -67,7 +67,7 @@ class TextData:
         return digest.hexdigest()
 
     def bytes_per_token(self, most: int | None = None) -> float:
-        """Return the mean UTF-8 bytes of the test part's first ``most`` predicted tokens (all except its first token).
+        """Return the mean UTF-8 bytes of the first ``most`` predicted tokens: all of the test part but its first.
 
         A loss in nats per token, divided by this mean, is a loss per byte. Losses per byte compare vocabularies.
         """

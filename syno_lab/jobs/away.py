@@ -32,7 +32,7 @@ from syno_lab.version import __version__
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-#: An environment variable that marks a worker of another machine. A marked worker does not see the lab's folder.
+#: An environment variable that marks a worker that joined from elsewhere. Such a worker does not see the lab's folder.
 VARIABLE = "SYNO_LAB_AWAY"
 #: The folder in the user's configuration folder with a small lab for each lab whose jobs run on this machine.
 FOLDER = "away"
@@ -45,7 +45,7 @@ FILES_VARIABLE = "SYNO_LAB_AWAY_FILES_S"
 
 
 def is_away() -> bool:
-    """Whether this process is a worker of another machine."""
+    """Whether this process is a worker that joined from another machine."""
     return bool(os.environ.get(VARIABLE))
 
 
@@ -104,7 +104,7 @@ def run(folder: str, number: int) -> None:
 def _copy_job(
     ledger: Ledger, root: Path, job: JobRecord, files: door.Files, known: dict[str, tuple[int, int]]
 ) -> JobRecord:
-    """Copy the job into the small lab as waiting. Sign the copy; the lab's machine has checked the original job."""
+    """Copy the job into the small lab as waiting. Sign the copy; the lab's machine has checked the job's signature."""
     for lease in ledger.leases():  # a worker on this machine may have lost the scheduler during an earlier attempt
         if lease.job == job.id:
             alive.end_attempt(lease.token, alive.TERM_S)
@@ -135,7 +135,7 @@ def _tell(
     known: dict[str, tuple[int, int]],
     over: threading.Event,
 ) -> None:
-    """Until the attempt ends, send its progress, log and files to the lab, and pass the user's requests to the job."""
+    """Send the attempt's progress, log and files to the lab until it ends; pass the user's requests to the job."""
     every = float(os.environ.get(FILES_VARIABLE) or FILES_S)
     silent_since: float | None = None
     checked = time.monotonic()

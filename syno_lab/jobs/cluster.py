@@ -198,7 +198,7 @@ class Cluster:
         with self._locked():
             state = self._state()
             names = [state.worker, state.scheduler]
-            # A request to end would let the worker wait for its jobs. All data of the worker are in the store too.
+            # A worker that gets a request to end waits for its jobs. All data of the worker are in the store too.
             for numbers in ((signal.SIGKILL, signal.SIGTERM), (signal.SIGKILL, signal.SIGKILL)):
                 for name, number in zip(names, numbers, strict=True):
                     if alive.is_alive(name):

@@ -18,7 +18,7 @@ from syno_lab.processes.own_listener import is_loopback
 
 #: The file in the user's settings that names the cluster, as ``address``, and its TLS files.
 SETTINGS = "cluster.toml"
-#: An environment variable of a job that a foreign worker has started. It has the endpoint of that worker's cluster.
+#: The environment variable of a job, started by a foreign worker, with the endpoint of that worker's cluster.
 VARIABLE = "SYNO_LAB_CLUSTER"
 _MOST_BYTES = 1 << 16
 

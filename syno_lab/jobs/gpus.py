@@ -103,7 +103,7 @@ class Pool:
 
     @contextlib.contextmanager
     def held(self, names: Sequence[str], amount: float) -> Iterator[None]:
-        """Count the GPUs of a process that another worker has started as used, within the block."""
+        """Within the block, count as used the GPUs of a process that another worker has started."""
         share, known = min(amount, 1.0), [name for name in names if name in self._load]
         with self._guard:
             for name in known:

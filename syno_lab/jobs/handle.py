@@ -93,7 +93,7 @@ class JobHandle:
     def allow(self, record: JobRecord | None = None) -> None:
         """Sign another user's job as in this record (by default its current record), so that it runs in your name.
 
-        First read the job's parameters and code: ``record().params``. Raises JobError if the job has changed since.
+        First read the job's parameters and code: ``record().params``. Raises JobError if the job has changed.
         """
         self._lab.ledger.allow(record or self._lab.ledger.job(self.id))
         self._lab.keeper.wake()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two reads of the store, and between two sweeps.
 PERIOD_S, SWEEP_S = 0.1, 1.0
-#: Seconds after which a persistent error of the store or the scheduler is logged. For a caller it is raised at once.
+#: Seconds after which a lasting error of the store or the scheduler is logged. A caller gets the error at once.
 LASTS_S = 5.0
 #: Seconds within which a connection must close. The scheduler at its other end may be dead.
 CLOSE_S = 2.0

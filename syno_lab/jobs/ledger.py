@@ -206,7 +206,7 @@ class Ledger:
             self.write(in_line(replace(job, deaths=0, reason="", ended=None)))
 
     def allow(self, job: JobRecord) -> None:
-        """Sign a job in the user's name in the state of this record, and queue the job if it was paused as unsigned.
+        """Sign a job, as it is in this record, in the user's name. Queue the job if it was paused as unsigned.
 
         Raises JobError where the stored job differs from the record; SynoError where no key exists or can be created.
         """

@@ -49,7 +49,7 @@ def open_store(folder: str) -> Store:
 def supervise(folder: str, number: int) -> None:
     """Run a job that still waits, or adopt its attempt; return when the attempt has ended. Dask calls this.
 
-    Dask may call it twice, late, or on another worker after a death, so the store alone decides whether the job runs.
+    Dask may call this twice, late, or on another worker after a death, so the store alone decides whether the job runs.
     Raises JobError where the lab's folder is not on this machine.
     """
     root = Path(folder)
@@ -104,7 +104,7 @@ def _send_again(ledger: Ledger, root: Path, number: int) -> None:
 
     from syno_lab.jobs.dispatch import send, worker_client
 
-    with contextlib.suppress(ValueError, OSError, TimeoutError, StoreError):  # otherwise the job runs afterwards
+    with contextlib.suppress(ValueError, OSError, TimeoutError, StoreError):  # otherwise this job runs later
         job = ledger.job(number)
         if job.state == "waiting":
             send(worker_client(), root, job, get_worker().state.total_resources, is_again=True)

@@ -1,7 +1,7 @@
 """The sweep ends the attempts of dead processes. Every reader of a lab's jobs runs a sweep first.
 
 The wall clock does not decide whether an attempt is alive. On this machine and boot, an attempt is alive while its
-processes are alive. On other machines, an attempt is dead if a reader has seen no heartbeat for some time.
+processes are alive. On other machines, an attempt counts as dead if a reader has seen no heartbeat for a while.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from syno_lab.jobs.ledger import CANCELLED, Lease, Ledger, now
 from syno_lab.jobs.records import Ending
 from syno_lab.processes import alive
 
-#: Seconds without a heartbeat after which an attempt on another machine is dead.
+#: Seconds without a heartbeat after which an attempt on another machine counts as dead.
 GRACE_S = 60.0
 #: The most seconds between two sweeps that count as watched time, because the reader may have slept between them.
 LONGEST_LOOK_S = 5.0

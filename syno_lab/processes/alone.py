@@ -26,7 +26,7 @@ def alone(lock: Path, busy: str, patience_s: float = 0.5) -> Iterator[None]:
     Args:
         lock: a file, created where there is none, in an existing folder.
         busy: the message if another process has the lock, with ``{who}`` for the name of that process.
-        patience_s: seconds to wait for the lock, which a process that reads the holder's name locks for a moment.
+        patience_s: seconds to wait for the lock. A process that reads the holder's name has the lock for a moment.
 
     Raises SynoError where another process has the lock, or the file cannot be created or locked.
     """

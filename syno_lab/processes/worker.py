@@ -2,7 +2,7 @@
 
 TVM's own pools start new processes for each batch, and rely on a thread inside the worker for timeouts. This worker
 lives for the whole tuning, imports TVM before the time of a call starts, and is killed from outside. Work that needs no
-board runs in a fork (:func:`apart`), which has all imports at once.
+board runs in a fork (:func:`apart`), in which all modules are imported already.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Worker:
         return result
 
     def talk(self, function: Callable[..., None], *arguments: Any, period_s: float) -> Iterator[Any]:
-        """Yield messages of ``function(say, hear, *arguments)`` in the process; None every ``period_s`` without one.
+        """Yield messages of ``function(say, hear, *arguments)`` in the process; None after ``period_s`` without one.
 
         The iterator ends with the function. :meth:`tell` sends messages to the function. Raises as :meth:`call` does.
         """
@@ -200,7 +200,7 @@ class Worker:
         return CrashedError(name, describe_exit(process.returncode))
 
     def close(self) -> None:
-        """Kill the process. Children of a process in this group end with its pipe or with the group."""
+        """Kill the process. If the process is in this group, its children end with its pipe or with the group."""
         # A pool closes its workers while threads wait for results. Each thread then closes its worker.
         with self._closing:
             process, link = self._process, self._link
@@ -253,7 +253,7 @@ _KILLED = describe_exit(-signal.SIGKILL)
 
 
 class WorkerPool:
-    """Several workers that share the calls, with the variables ``environment``. The caller must close the pool."""
+    """Several workers that share the calls. ``environment`` has variables for them. The caller must close the pool."""
 
     def __init__(self, size: int, log: Path, environment: Mapping[str, str] | None = None) -> None:
         # The workers are in this process's group, so that a kill of the tuning kills its workers.

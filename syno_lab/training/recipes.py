@@ -57,10 +57,10 @@ class Recipe:
 
 
 def image_recipe(optimizer: str = "sgd", *, ends_by_clock: bool = False) -> Recipe:
-    """Return SGD with Nesterov's momentum (He et al. 2016, section 4.2) and one cosine cycle, not the steps there.
+    """Return SGD with Nesterov's momentum (He et al. 2016, section 4.2), but with one cosine cycle instead of steps.
 
-    For a training that only a time limit ends, the schedule is that of :func:`text_recipe`. ``adamw`` selects the
-    recipe of texts, for networks such as transformers. Raises TrainingError for another name.
+    A training that only a time limit ends has the schedule of :func:`text_recipe`. ``adamw`` selects the recipe of
+    texts, for networks such as transformers. Raises TrainingError for another name.
     """
     if optimizer not in ("sgd", "adamw"):
         raise TrainingError(f"optimizer: expected 'sgd' or 'adamw', found {quoted(optimizer)}")

@@ -148,7 +148,7 @@ def train_text(
     part. A test uses adjacent windows from the beginning of the test part (at most ``test_windows``). The test loss is
     the mean over the tokens of the test in nats; :attr:`.EpochRecord.perplexity` is its exponential. ``ends_by_clock``
     is for a training that ``time_limit_s`` ends, not a number of steps (Syno, section 9.3: 30 minutes for each
-    operator): the learning rate falls so that the training can be stopped fairly at any step. Without it, the learning
+    operator): the learning rate falls so that the training can be stopped fairly at any step. Otherwise the learning
     rate follows one cosine cycle.
 
     ``total_steps`` means the same as ``steps`` of :func:`train`, which describes all other arguments and errors too.

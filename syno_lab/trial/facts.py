@@ -1,4 +1,4 @@
-"""Facts about a request's data for building a network, read without reading all of the data."""
+"""Find the facts about a request's data that a network needs, without reading all of the data."""
 
 from __future__ import annotations
 

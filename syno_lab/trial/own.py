@@ -96,7 +96,7 @@ def with_primitives(request: TrialRequest) -> TrialRequest:
     codes = {f"{PRIMITIVE}{primitive.name}": user_code(primitive.function) for primitive in own_primitives()}
     if not codes:
         return request
-    _BROUGHT.update({f"{role} {code}": code for role, code in codes.items()})  # this process has run them already
+    _BROUGHT.update({f"{role} {code}": code for role, code in codes.items()})  # this process has run this code already
     return msgspec.structs.replace(request, own={**(request.own or {}), **codes})
 
 
@@ -118,7 +118,7 @@ def needs_this_process(request: TrialRequest) -> bool:
 
 
 def checked(function: Callable[[], Any], name: str, origin: str) -> Callable[[], nn.Module]:
-    """Return a builder of networks that calls ``function``; CodeError if this fails or returns no network."""
+    """Return a builder of networks that calls ``function``; CodeError if ``function`` fails or returns no network."""
 
     def build() -> nn.Module:
         module = _called(function, name, origin)

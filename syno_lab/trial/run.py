@@ -65,8 +65,8 @@ def run_trial(
 
     Each epoch writes a checkpoint to ``folder``. A trial that finds its own checkpoint reports this and continues;
     except for the seconds, its outcome equals the outcome of an uninterrupted trial. A trial that finds its own outcome
-    in ``folder`` returns this outcome. At a trial's final end, its outcome is written to ``folder/outcome.json`` and
-    its checkpoint is removed.
+    in ``folder`` returns this outcome. At the end of a trial, its outcome is written to ``folder/outcome.json`` and
+    its checkpoint is removed, unless a later call may continue the trial.
 
     ``report(fraction, message)`` and ``should_stop`` are called after every batch. However the trial ends, the result
     is a :class:`.TrialOutcome`: bad requests, missing data and exceptions of the user's own code have the state

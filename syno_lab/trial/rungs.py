@@ -46,7 +46,7 @@ def rungs_of(request: TrialRequest) -> tuple[Rung, ...]:
 
 
 def rung_request(request: TrialRequest, rung: Rung, *, seed: int = 0, baseline_s: float | None = None) -> TrialRequest:
-    """Return the request to train the same operator on the rung, with seed ``seed``.
+    """Return the request that trains the operator of ``request`` on the rung, with the seed ``seed``.
 
     The trial is measured on held-out training images (by default a share of :data:`HOLDOUT`). No rule may end the trial
     early, because trials on a rung are compared only at the end. ``baseline_s`` has the seconds of the baseline's
@@ -93,7 +93,7 @@ def _smaller(request: TrialRequest, rung: Rung) -> dict[str, Any]:
 
 
 def _options(request: TrialRequest, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request's options with the sizes of the rung if these sizes are smaller."""
+    """Return the request's options, with the rung's sizes where they are smaller than the request's."""
     usual: dict[str, Any] = {**backbone(request.backbone).options, "context": CONTEXT}
     merged = dict(request.options)
     for name, value in changes.items():

@@ -48,7 +48,7 @@ def run_stage(
 
     With ``against_baseline``, the baseline is trained on each seed too, and each operator has its :class:`.Comparison`:
     only the operator differs between the two trials, and no rule may end a training early. Without
-    ``against_baseline``, a stopping rule compares with earlier finished trials of the stage. Every trial has its own
+    ``against_baseline``, a stopping rule compares a trial with earlier finished trials. Every trial has its own
     subfolder of ``folder``, from which a killed stage continues.
 
     Raises:

@@ -33,7 +33,7 @@ from tvm.tirx import Var
 
 from syno_lab.tuning.sums import Sum, elementwise_readers, moves, own_loops, read_sum
 
-#: The largest number of sums in registers. Processors have 32 registers of 512 bits, others often 16 registers. A
+#: The largest number of sums in registers. A processor has 32 registers of 512 bits, or often 16 of other widths. A
 #: factor's elements need registers too.
 _MOST_SUMS = {512: 16}
 _MOST_SUMS_ELSE = 14
