@@ -113,7 +113,7 @@ def agreements(
 
     return [
         *(agreement(name, measured(values), False) for name, values in predictors.items()),
-        *(agreement(name, values, True) for name, values in sticks.items()),
+        *(agreement(name, pair, True) for name, pair in sticks.items()),
     ]
 
 

@@ -331,7 +331,7 @@ def improvement(settings: SearchSettings, result: Mapping[str, JSON], lab: Path,
         request = msgspec.structs.replace(settings.training, operator=texts[number])
         strides = request.options.get("strides", "pool")
         sites = {site.name: site for site in survey_of(request).sites}
-        text = network_file(operator, [(sites[site.name], site) for site in places_of(request)], number, strides)
+        text = network_file(operator, [(sites[slot.name], slot) for slot in places_of(request)], number, strides)
         files[number] = search_files / f"operator-{number}.py"
         write_whole(files[number], text.encode())
     output = Improvement(settings, search_files, result, operators, files, write_case_study(lab, settings.name))
