@@ -51,7 +51,7 @@ Rows = tuple[tuple[str | Passing, ...], ...]
 
 @lru_cache(maxsize=256)
 def steady_rows(steps: tuple[Growth, ...]) -> Rows:
-    """Return the rows of the last picture, the lowest row first, each from left to right, with points of passing lines.
+    """Return the rows of the last picture, the lowest row first. A row has nodes and passing lines from left to right.
 
     ``steps`` has at least one picture: first the picture of the output alone, then one for each step.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 TORCH_MODULE = "torch module"
-# The reductions of a loop nest run in Python; these bounds keep a check to some seconds.
+# The reductions of a loop nest run in Python. Within these bounds a check takes seconds at most.
 _MOST_TERMS = 1 << 24
 _MOST_POINTS = 10_000
 _CHECKED_BATCH = 2

@@ -63,9 +63,9 @@ class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def identity(operator: Operator) -> str:
-    """Return 32 hexadecimal digits, equal for pGraphs with equal steps and shapes; default sizes are ignored.
+    """Return 32 hexadecimal digits. All pGraphs with the same steps and shapes share them; default sizes are ignored.
 
-    For operators of other systems the digits are equal where the JSON is equal.
+    Operators of another system share the digits if they have the same JSON.
 
     Unlike the fingerprint, the identity depends on the order of the steps, because the order numbers the weights.
     """

@@ -109,7 +109,7 @@ def _maths(graph: State | Operator) -> dict[str, str]:
 def _lines(graph: State | Operator, maths: dict[str, str]) -> dict[str, dict[str, str | None]]:
     """Return the lines of each wrapped expression by its node: the LaTeX of each line, or None where it stays text.
 
-    Terms have the same order in text and LaTeX, but brackets can be in other positions.
+    The terms have one order in text and LaTeX, but the brackets can have different positions.
     """
     texts, broken = expressions(graph), dict[str, dict[str, str | None]]()
     for node, coordinate in coordinate_ids(graph).items():

@@ -288,7 +288,7 @@ def _compiled(
 
 
 def _tuned_module(module: IRModule, target: Target, records: str) -> IRModule | None:
-    """Return ``module`` with the best schedule from a folder of records; None if no record is for it."""
+    """Return ``module`` with the best schedule from a folder of records; None if no record is for this module."""
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 

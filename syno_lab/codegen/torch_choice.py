@@ -1,8 +1,8 @@
 """The fastest of several modules for one operator, measured where it runs: ``to_torch(order="measured")``.
 
 FLOPs do not predict which plan trains fastest. A plan with more FLOPs may read memory less often, and the processor
-decides whether a matrix is faster than a convolution. All candidates compute the same function, as the tests check
-against the loop nest. The choice is measured once for each shape and cached for the process.
+decides whether a matrix is faster than a convolution. All candidates compute the same function: the tests compare
+each with the loop nest. The choice is measured once for each shape and cached for the process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """PyTorch calls for a recognised product of data and a weight, and for sums over windows.
 
-The choice among equal forms was measured on a CPU, forward and backward (``benchmarks/codegen.py``). Convolutions have
-as little explicit padding as possible. Products by groups are batched matrix products without a change of layout. Sums
-over sliding windows are sums of slices, and sums over blocks are ``avg_pool2d``.
+The choices between these calls were measured on a CPU, forward and backward (``benchmarks/codegen.py``). Convolutions
+have as little explicit padding as possible. Products by groups are batched matrix products without a change of layout.
+Sums over sliding windows are sums of slices, and sums over blocks are ``avg_pool2d``.
 """
 
 from __future__ import annotations

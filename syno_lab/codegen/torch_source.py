@@ -327,7 +327,7 @@ class Writer(Lines):
     # -- multiplying and summing ---------------------------------------------------------------------------------------
 
     def _contract(self, factors: list[Factor], left: set[Coordinate], summable: set[Coordinate]) -> None:
-        """Multiply all factors into the first; sum over ``summable`` if possible, drop these axes from ``left``."""
+        """Multiply all factors into the first, and sum over ``summable`` if possible; ``left`` loses what is summed."""
         summed = {c for c in summable if any(f.has(c) for f in factors)}
         left -= summed
         for factor in factors:

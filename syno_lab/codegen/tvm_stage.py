@@ -30,8 +30,8 @@ class StageWriter:
     """The writer of one stage: a sum of products, and a padded copy of the input if windows exceed its bounds.
 
     Attributes:
-        leaving: the coordinates that are out of bounds in some terms, with their least and greatest values. They are
-            results of the stage's UNFOLDs, or axes of its result that a later stage reads ``beyond`` their bounds.
+        leaving: the coordinates that are out of bounds in some terms, with their least and greatest values. Each is a
+            result of the stage's UNFOLDs, or an axis of its result that a later stage reads ``beyond`` bounds.
         padded: the coordinates of ``leaving`` along which the input is padded; each term checks the other coordinates.
     """
 

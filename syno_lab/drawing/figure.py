@@ -3,8 +3,8 @@
 >>> import syno_lab as sl
 >>> sl.operators.conv1d().figure().save("conv1d.pdf", width="column", font="serif")  # doctest: +SKIP
 
-Matplotlib draws all figures, without LaTeX. Text stays text; PDF and SVG embed the letters that they use. Equal figures
-give equal files, because no file holds a date.
+Matplotlib draws all figures, without LaTeX. Text stays text; PDF and SVG embed the letters that they use. A figure
+always gives the same file, because no file holds a date.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _comment(text: str) -> str:
 
 @contextmanager
 def style(page: Page) -> Iterator[None]:
-    """Set matplotlib's options for ``page`` within the block: fonts, thin lines, no formulas in names, equal files."""
+    """Set matplotlib's options for ``page`` within the block: fonts, thin lines, plain names and reproducible files."""
     import matplotlib as mpl
 
     is_serif = page.font.endswith("serif")

@@ -3,7 +3,7 @@
 Source: K. He, X. Zhang, S. Ren, J. Sun, Deep Residual Learning for Image Recognition, CVPR 2016, section 4.2 (CIFAR)
 and table 1 (ImageNet, with projections where the shape changes). Reference implementation of the ImageNet networks:
 torchvision's ``resnet18`` and ``resnet34``. Parameters (11,689,512 and 21,797,672 at 1000 classes), multiply-adds
-(1.81e9 and 3.66e9 on 224 x 224) and names of layers are the same.
+(1.81e9 and 3.66e9 on 224 x 224) and names of layers are torchvision's.
 
 Source of ResNeXt: S. Xie, R. Girshick, P. Dollár, Z. Tu, K. He, Aggregated Residual Transformations for Deep Neural
 Networks, CVPR 2017, section 5.3 (networks of 29 layers). The paper's own 29-layer networks have 8 or 16 groups of 64

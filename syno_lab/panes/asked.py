@@ -24,7 +24,7 @@ MOST_NAME = 80
 
 @dataclass(frozen=True)
 class Asked(Generic[_Operator]):
-    """A request for a pane: an operator and the user's choices as plain values; equal requests have equal answers.
+    """A request for a pane: an operator and the user's choices as plain values, which alone determine the answer.
 
     A pane declares the fields that it depends on (:attr:`syno_lab.protocol.Pane.depends`) and reads no other field.
 

@@ -50,7 +50,7 @@ class Subject:
 
 
 def subjects_of(values: Sequence[Any], names: Sequence[str] | None = None) -> tuple[Subject, ...]:
-    """Return the operators to compare with their names: the given names, else the names of equal known operators.
+    """Return the operators of a comparison and their names: the given names, else the names of equal known operators.
 
     Raises SynoError for fewer than two or more than four values, for another number of names, and for a value of
     another kind than these: an operator, a known operator's name, or the file, text or state of an operator.

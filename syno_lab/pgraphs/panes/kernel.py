@@ -51,7 +51,7 @@ class Kernel(TypedDict):
 
 
 def kernel_pane(asked: Asked[Operator]) -> Kernel:
-    """Return the kernel for random weights (:mod:`syno_lab.pgraphs.probe`), and a convolution's kernel at equal sizes.
+    """Return the kernel for random weights (:mod:`syno_lab.pgraphs.probe`), and a convolution's with the same sizes.
 
     Raises SynoError where the kernel is too large to compute.
     """
