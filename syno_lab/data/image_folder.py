@@ -210,7 +210,7 @@ def resized_crop(image: Image.Image, size: int, choices: Sequence[float]) -> Ima
     """Scale a random rectangle of the image to ``size`` and perhaps mirror it: the usual augmentation for ImageNet.
 
     The rectangle has 0.08 to 1 of the image's area, and an aspect ratio from 3/4 to 4/3 (Szegedy et al. 2015, section
-    6). It is smaller in narrow images. ``choices``: five numbers from 0 to 1, for area, ratio, left, top, mirror.
+    6). Crops of narrow images are smaller. ``choices``: five numbers from 0 to 1, for area, ratio, left, top, mirror.
     """
     from PIL import Image, ImageOps
 

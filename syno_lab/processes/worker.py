@@ -89,7 +89,7 @@ class CallFailedError(Exception):
 
 
 class CrashedError(CallFailedError):
-    """The process of a call ended before its result. ``ended`` describes how, such as ``killed by SIGSEGV``."""
+    """The process of a call ended before its result. ``ended`` describes its end: ``killed by SIGSEGV``."""
 
     def __init__(self, name: str, ended: str) -> None:
         super().__init__(f"{name}: the process {'was' if ended.startswith('killed') else 'ended with'} {ended}")
@@ -97,7 +97,7 @@ class CrashedError(CallFailedError):
 
 
 class Worker:
-    """A worker process. It starts at the first call, and again after a crash or a timeout. The caller must close it.
+    """A worker process, which starts at the first call, and again after a crash or a timeout. The caller must close it.
 
     Args:
         log: the file to which the output of the process is appended.
@@ -253,7 +253,7 @@ _KILLED = describe_exit(-signal.SIGKILL)
 
 
 class WorkerPool:
-    """Several workers that share the calls. ``environment`` has variables for them. The caller must close the pool."""
+    """Workers that share the calls. Each worker gets the variables ``environment``. The caller must close the pool."""
 
     def __init__(self, size: int, log: Path, environment: Mapping[str, str] | None = None) -> None:
         # The workers are in this process's group, so that a kill of the tuning kills its workers.
