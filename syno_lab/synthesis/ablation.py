@@ -48,7 +48,7 @@ def random_walk(
     Args:
         spec: the spec of the first state, with its budgets.
         rules: the rules that reject steps.
-        guided: whether to take only steps whose shape distance fits the remaining steps.
+        guided: whether to take only steps after which the shape distance is at most the number of remaining steps.
         rng: the random generator.
         effort: the limits of memory and time; by default half of the machine's free memory and any time.
         evenly: the unit of a uniform draw.
@@ -290,7 +290,7 @@ class Trials:
     """The result of random walks by canonical steps.
 
     Attributes:
-        guided: whether the shape distance of each step had to fit the remaining steps.
+        guided: whether the shape distance after each step had to be at most the number of remaining steps.
         trials: the number of walks.
         valid: the number of walks that ended at an operator within all budgets.
         distinct: the number of different pGraphs at the ends of valid walks.

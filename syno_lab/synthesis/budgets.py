@@ -3,13 +3,13 @@
 A bound holds for every operator that steps within the space can make from a state. The bounds assume the plan with the
 fewest FLOPs (:mod:`syno_lab.ir.plan`, the *rfactor* of Syno, section 8) and the first binding:
 
-* *Parameters*: a weight never changes once it is made, so the number only grows; each further weight adds at least 1.
+* *Parameters*: a weight never changes once it is made, so steps only add parameters; a further weight adds at least 1.
 * *Memory*: the input, the output and the weights.
 * *FLOPs*: read an operator from the input to the output. Undoing a view keeps the number of elements; UNFOLD, EXPAND
-  and coordinates given to a weight multiply it. A STRIDE removes at most the elements that its window has added. The
-  stage that multiplies by a weight has undone everything above the weight. So the stage iterates over the input's
-  elements, times the factors above, divided by the sizes of earlier REDUCEs, which do not index the weight. It also
-  iterates over the weight's own coordinates. An iteration takes two FLOPs. Every first stage iterates over the input.
+  and coordinates given to a weight multiply the number by a *gain*. A STRIDE removes at most the elements that its
+  window has added. The stage that multiplies by a weight has undone all nodes above the weight. So the stage iterates
+  over the input's elements, times the gains of these nodes, divided by the sizes of earlier REDUCEs (which do not index
+  the weight), and over the weight's coordinates. An iteration takes two FLOPs. Any first stage iterates over the input.
 * An operator takes at most the FLOPs of one stage with all loops: over the output and the REDUCEs, which come first.
 """
 

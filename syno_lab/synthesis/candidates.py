@@ -268,7 +268,7 @@ class _Judge:
         return Verdict(last or self._budget(step) or self._wish(step), state, step)
 
     def _rejecting_given(self, given: tuple[Coordinate, ...]) -> tuple[int, Rule | None]:
-        """Return the index and the first rule that rejects every step with these given coordinates, or (count, None).
+        """Return (index, rule) of the first rule that rejects all steps with these given coordinates, or (count, None).
 
         Only rules with :attr:`.Rule.is_of_given` are checked here, once for all sets of shared coordinates.
         """

@@ -86,7 +86,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Left:
-    """The remaining budgets: the number of steps of each useful primitive that may still come."""
+    """The remaining budgets: how many steps of each useful primitive may still come."""
 
     contractions: int
     unfolds: int

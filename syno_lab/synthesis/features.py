@@ -120,7 +120,7 @@ def last_digit(state: State, coordinate: Coordinate) -> Coordinate:
 
 
 def below_shifts(coordinate: Coordinate) -> tuple[Coordinate, int]:
-    """Return the coordinate below the SHIFTs directly below this coordinate, and the number of SHIFTs."""
+    """Strip the SHIFTs from the top of a coordinate; return the operand of the last one, and the number of SHIFTs."""
     count = 0
     while coordinate.node.primitive == "SHIFT":
         coordinate, count = coordinate.node.operands[0], count + 1

@@ -110,7 +110,7 @@ class Gifts(Roots):
         return room
 
     def _gifts(self, node: SearchNode, passed: list[int], left: int, near: int, rng: Random | None) -> Iterator[Move]:
-        """Yield each choice of given coordinates for a contraction after a stage; equal reductions only by number.
+        """Yield each choice of given coordinates for a contraction after a stage; of equal reductions, choose a number.
 
         With ``rng``, yield some choices at random if there are too many to list.
         """
@@ -187,7 +187,7 @@ class Gifts(Roots):
                 yield Move(1, 0, partial(self._share, gift, shared, left, before))
 
     def _spent_after(self, spent: tuple[int, ...], node: SearchNode, places: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return the occurrences after a weight takes the coordinates, or None; ``spent`` if weights do not count."""
+        """Add a weight's coordinates to the occurrences if limits bind weights; return None if over a limit."""
         if not self._binding_weights:
             return spent
         for place in places:

@@ -4,7 +4,7 @@ A rule is a function of a state and a step; its decorator (:mod:`syno_lab.synthe
 has the rejected and the canonical expression, the section of the paper, and the primitives. The docstring begins with
 the reason. The function may read a coordinate's own primitive, the coordinates directly below it, its digits and the
 weights that share it. :mod:`syno_lab.synthesis.features` lists all of this, so that search can merge states that no
-rule distinguishes. Deeper rules have ``is_deep``. Rules of contractions: :mod:`syno_lab.synthesis.matches_weights`.
+rule distinguishes. Rules that look deeper set ``is_deep``. :mod:`.matches_weights` has the rules of contractions.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _raw_reductions(state: State, step: Step) -> tuple[Coordinate, Coordinate] |
 
 
 def _is_one_reduction(spec: Spec, *operands: Coordinate) -> bool:
-    """Return whether the space has a REDUCE that equals two reductions (or digits), and one for a digit's rest.
+    """Return whether the space has a REDUCE for two reductions together, and one for the rest if one is a digit.
 
     The rule :func:`split_undoes_merge` handles two digits of one reduction.
     """

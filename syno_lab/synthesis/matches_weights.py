@@ -133,7 +133,7 @@ def absorbed_weight(state: State, step: Step) -> bool:
 
 
 def absorbing_weight(state: State, step: Step) -> Weight | None:
-    """Return the old weight that :func:`absorbed_weight` found."""
+    """Return the old weight for which :func:`absorbed_weight` rejects the step, or None."""
     new = set(step.operands + step.given)
     for weight in state.weights:
         if new <= set(weight.coordinates) or set(weight.coordinates) <= new:
@@ -209,7 +209,7 @@ def contraction_order(state: State, step: Step) -> bool:
 
 
 def later_weight(state: State, step: Step) -> Weight | None:
-    """Return the weight of the earlier contraction that :func:`contraction_order` compares."""
+    """Return the earlier contraction's weight for which :func:`contraction_order` rejects the step, or None."""
     new = step.operands + step.given
     for weight in state.weights:
         # In the other order, each of the two weights must have a coordinate to share.

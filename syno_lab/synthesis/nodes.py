@@ -90,7 +90,7 @@ class Move:
         if self._edges is None:
             assert self._make is not None
             self._edges = tuple(self._make())
-            self._make = None  # the arguments in it take most of a node's memory
+            self._make = None  # the function's arguments take most of a node's memory
         return self._edges
 
 
@@ -379,8 +379,8 @@ class Nodes:
     def _may_share(self, node: SearchNode, shared: tuple[int, ...], given: tuple[int, ...]) -> bool:
         """Return whether no rule rejects a CONTRACTION of a node's coordinates (or of given coordinates alone).
 
-        Rules only check which coordinates of each existing weight the CONTRACTION takes, and whether it takes all.
-        Looks contain the weights of a coordinate.
+        Rules only check which coordinates of an existing weight the CONTRACTION takes, and whether these are all of the
+        weight's coordinates. Looks contain the weights of a coordinate.
         """
         looks, state = node.looks, node.state
         key = (

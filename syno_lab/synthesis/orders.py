@@ -38,8 +38,8 @@ def rebuilt(
 ) -> Operator:
     """Rebuild the operator over ``spec``; ``names`` maps its variables to the spec's variables (default: equal names).
 
-    The input match stays the same for any input shape of the spec. ``taken`` replaces the operator's steps, with their
-    coordinates.
+    The input match stays the same for any input shape of the spec. ``taken`` holds steps to take instead of the
+    operator's own, each with its coordinates.
 
     Raises:
         KeyError: a variable is missing in the spec.
@@ -104,7 +104,7 @@ def translated(size: Size, symbols: Symbols, names: Mapping[str, str]) -> Size:
 def _shared_when_made(steps: list[Taken]) -> list[Taken]:
     """Move each SPLIT before the weights that share both its operands, and let them share its result.
 
-    A weight over (a, b) has an element for each pair, and so has a weight over the coordinate joined from a and b.
+    A weight over (a, b) and a weight over the coordinate that joins a and b both have an element for each pair.
     """
     for place, (split, results) in enumerate(steps):
         if split.primitive != "SPLIT":
@@ -234,7 +234,7 @@ def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES, *, effort
 
 
 def judge(state: State, rules: tuple[Rule, ...], *, effort: Effort | None = None) -> tuple[bool, str | None]:
-    """Return whether an order is canonical, and the first rule that rejects a step in the order of ``state``."""
+    """Return whether an order is canonical, and the name of the first rule that rejects a step in ``state``'s order."""
     current = State.root(state.spec)
     for step in state.steps:
         rule = rejecting_rule(current, step, rules)
@@ -287,7 +287,7 @@ def _stands_for_all(operator: Operator, axis: int, rules: tuple[Rule, ...], effo
 
 
 class _Tree:
-    """The SPLITs that build an input axis; a part is any other coordinate, or one that a weight shares."""
+    """The SPLITs that build an input axis from parts: coordinates that are no SPLIT, or that a weight shares."""
 
     def __init__(self, operator: Operator, root: Coordinate) -> None:
         self.operator = operator

@@ -63,7 +63,7 @@ def count(
                     1 if edge.target is None else count(graph, edge.target, left - edge.cost, most_nodes, most_looked)
                 )
         node.counts[left] = known
-        # A node without paths needs no move again, another node only the moves that lead to an operator.
+        # A node without paths needs no move any more; another node needs only the moves with an edge.
         node.moves[left] = [move for move in graph.moves(node, left) if move.edges()] if known else []
     return known
 
@@ -194,7 +194,7 @@ class Builder:
         for edge in path:
             known = built.longer.get(id(edge))
             longer = self._with(built, edge) if known is None else known[1]
-            if known is None and edge.target is not None:  # only one path has its last edge
+            if known is None and edge.target is not None:  # a last edge belongs to only one path
                 built.longer[id(edge)] = (edge, longer)
                 self._number += 1
             if longer is None:

@@ -202,7 +202,7 @@ class Reach:
             if count == 1 and (ratio or number > 1):
                 item = items[mask.bit_length() - 1]
                 if item & _MERGES != _MERGES:
-                    delay = 1 if item & WAITING else 2  # another view first, or (2) another coordinate to begin it
+                    delay = 1 if item & WAITING else 2  # 1: another view first; 2: another coordinate begins the view
             elif count > 1 and not mask & self._openers:
                 delay += 1
             rest = free & ~mask

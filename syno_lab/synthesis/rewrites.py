@@ -198,7 +198,7 @@ def absorbed_through_views(state: State, step: Step) -> Rewrite | None:
     before.share(before.built(*old))
     before.share(before.built(*new))
     after.share(after.built(*absorbing))
-    # The bounds of an UNFOLD that only indexes the absorbed weight stay.
+    # Keep the bounds of an UNFOLD that indexes only the absorbed weight.
     seen = below((*absorbing, *step.operands))
     bounds = [c for c in absorbed if c not in seen and any(part.node.primitive == "UNFOLD" for part in below([c]))]
     after.expand(*after.built(*bounds))

@@ -1,8 +1,8 @@
 """The parts of a rewrite: two small parts of a pGraph over the same bottom coordinates (Syno, section 6).
 
 The paper marks the bottom coordinates of a subgraph as wildcards ``#0``, ``#1``, ... and rewrites the expressions on
-top of it. Unused coordinates, dimensions of weights and input axes are left out. ``X`` is the result of everything
-above, ``W`` is a weight, and ``1[c]`` is a tensor of ones for an EXPAND. Elements out of bounds are zero.
+top of it. Coordinates, dimensions of weights and input axes that the rewrite does not use are left out. ``X`` is the
+result of all steps above, ``W`` a weight, and ``1[c]`` a tensor of ones for an EXPAND. Elements out of bounds are zero.
 """
 
 from __future__ import annotations

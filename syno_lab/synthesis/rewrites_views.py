@@ -93,7 +93,7 @@ def split_of_split(state: State, step: Step) -> Rewrite | None:
 def rejoined(
     state: State, high: Coordinate, low: Coordinate, others: Sequence[Coordinate] = ()
 ) -> tuple[Part, Part, Coordinate]:
-    """Return the two sides over the coordinate of two digits and ``others``, and the joint digit on the second side.
+    """Return the two sides over two digits' undivided coordinate and ``others``, and the second side's joint digit.
 
     Digits of a reduction in another order are two sums on the left, and one sum of the product size on the right.
     """

@@ -44,7 +44,7 @@ COUNTABLE_NODES = 2_000
 MAX_REJECTED = 20_000
 #: The limit of examined views for the count: a multiple of the views that a space within the limit of nodes needs.
 _COUNTABLE_VIEWS = 400_000
-#: The factor on the two limits if neighbourhoods are listed: a second of counting then costs a thousand operators.
+#: The factor on the limits of nodes and views if neighbourhoods are listed: a second then costs a thousand operators.
 _LISTING = 0.1
 _POOL = 500  # The number of paths of several walks that are mixed.
 _HANDFUL = 100  # The number of paths that are built at once.

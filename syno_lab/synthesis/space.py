@@ -80,8 +80,8 @@ def reduce_sizes(spec: Spec, *, effort: Effort | None = None) -> tuple[Size, ...
 def merge_blocks(spec: Spec, size: Size, *, effort: Effort | None = None) -> tuple[Size, ...]:
     """Return the blocks that a coordinate of this size may be MERGEd into.
 
-    A block or its quotient is a product of at most two coefficients, maybe times a primary that the size has. Raises
-    EffortError as :func:`coefficient_products` does.
+    A block, or the size over the block, is a product of at most two coefficients, maybe times a primary of the size.
+    Raises EffortError as :func:`coefficient_products` does.
     """
     watched = effort or Effort()
     products = coefficient_products(spec, effort=watched)
@@ -101,7 +101,7 @@ def merge_blocks(spec: Spec, size: Size, *, effort: Effort | None = None) -> tup
     return tuple(blocks)
 
 
-_Cost = tuple[int, ...]  # The occurrences of each limited variable in a weight's dimension; maybe empty.
+_Cost = tuple[int, ...]  # A weight dimension's occurrences of each limited variable; empty if no limit binds weights.
 _STEP_BYTES = 300.0  # The least number of bytes of a CONTRACTION in a list.
 
 

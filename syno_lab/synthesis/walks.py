@@ -79,7 +79,7 @@ class _Deck(Beginnings):
     MOST_PATHS = 4_000
     #: The number of multisets in a row that may be skipped.
     PASSED = 200
-    #: The least probability of REDUCEs or of a length without new paths.
+    #: The least probability of choosing REDUCEs (or a length) whose last walks had no new paths.
     HOPE = 1 / 64
 
     def __post_init__(self) -> None:

@@ -152,7 +152,7 @@ def random_way(
 
 
 def _sampled(root: State, rng: random.Random, rules: tuple[Rule, ...], effort: Effort) -> tuple[Step, ...] | None:
-    """Return the steps of an operator from a walk of the sampler, without a count, which can take a second or two."""
+    """Return the steps of an operator from a walk of the sampler; count nothing, as this can take a second or two."""
     graph = Graph(root.spec, rules, effort)
     builder, walker = Builder(graph), Walker(graph, root.spec.limits.max_primitives, rng)
     for _ in range(MAX_WALKS):

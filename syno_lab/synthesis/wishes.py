@@ -94,7 +94,7 @@ class Wishes:
                     impossible.append(wish)
                 continue
             for demand in conditions:
-                if demand in demands or len(demands) < MOST_DEMANDS:  # else the bound is only weaker
+                if demand in demands or len(demands) < MOST_DEMANDS:  # without the demand, the bound is weaker
                     needs[wish.axis] |= demands.setdefault(demand, 1 << 5 + len(demands))
         self.needs = tuple(needs)
         self.impossible = tuple(impossible)
