@@ -1,6 +1,6 @@
 """The canonical form of a labelled acyclic graph: two graphs have equal forms exactly when they are isomorphic.
 
-The search refines colours of vertices. Where colours tie, it tries every order that no known symmetry repeats. The
+The search refines colours of vertices. If colours tie, the search tries every order that no known symmetry repeats. The
 search keeps the least form (McKay, Practical graph isomorphism, 1981).
 """
 
@@ -56,7 +56,7 @@ class _Search:
         return self.form
 
     def _walk(self, colours: Colours, chosen: list[int]) -> int | None:
-        """Visit all orders that begin with the choices; return the number of choices to keep, or None for all."""
+        """Visit all orders that begin with ``chosen``; return the number of choices to go back to, or None."""
         colours = self._refined(colours)
         tied = [colour for colour in set(colours) if colours.count(colour) > 1]
         if not tied:

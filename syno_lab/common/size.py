@@ -138,7 +138,7 @@ class Size:
 
     @property
     def is_plausible(self) -> bool:
-        """Return whether the size can be a positive integer: it has no primary below, and is no bare 1/coefficient."""
+        """Return whether the size can be an integer: it divides by no primary, and is not only 1 over coefficients."""
         if min(self.primary_exponents, default=0) < 0:
             return False
         return self.has_primary or max(self.exponents, default=0) > 0 or self.is_one
@@ -179,7 +179,7 @@ class Size:
         return True
 
     def __str__(self) -> str:
-        """Write the size in the spec's grammar, coefficients first as in the paper: ``s^-1*H``. The parser reads it."""
+        """Write the size as :func:`parse_size` reads it, coefficients first as in the paper: ``s^-1*H``."""
         n = len(self.symbols.primary)
         order = [*range(n, len(self.exponents)), *range(n)]
         names = self.symbols.names

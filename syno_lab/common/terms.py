@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-MAX_TERMS = 1 << 25  # with this number, each array of indices takes 256 MB
+MAX_TERMS = 1 << 25  # with this number, each array of indices takes 256 MiB
 _ROUNDS = 6
 # Odd 64-bit constants of the splitmix64 generator (Steele, Lea and Flood 2014), and a constant for each hash lane.
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -118,7 +118,7 @@ def _merge_absorbed(weights: list[Array]) -> list[Array]:
 
 def _determines(big: Array, small: Array) -> bool:
     value = np.zeros(int(big.max()) + 1, dtype=np.int64)
-    value[big] = small  # the value of any one term: if small is a function of big, all terms give the same
+    value[big] = small  # the value of any one term: if small is a function of big, all terms give the same value
     return bool((value[big] == small).all())
 
 

@@ -135,7 +135,7 @@ def _replay(record: OperatorRecord) -> Operator:
         fixed_io_pairs=record.fixed,
         unordered=record.unordered,
     )
-    # Defaults in a file are not a binding: each use of an operator checks it for its own sizes.
+    # Defaults in a file are not a binding: each use of an operator checks the operator for the sizes of this use.
     spec = replace(spec, bindings=())
     state = State.root(spec)
     coordinates: list[Coordinate] = list(state.output)

@@ -10,13 +10,13 @@ The terms of an operator are never listed together. The iterators form independe
 (:mod:`syno_lab.ir.fingerprint_table`, with the proof). The numbers of parts are cached, because few different parts
 form many operators. The fingerprint uses these facts:
 
-* A weight absorbs another weight of the operator if it absorbs this weight in every part.
-* A number for each weight describes which terms use the same element; sorting removes the order of the weights.
+* A weight absorbs another weight of the operator exactly if it does so in every part.
+* A number for each weight describes which terms use the same element. Sorting the numbers removes the weights' order.
 * If different terms have equal positions (a reduction indexes only weights), colour refinement distinguishes them
   (Weisfeiler and Leman's algorithm). Weights with equal numbers are tried in all orders; the least hash is used.
 
-Operators with equal families of functions have equal fingerprints. A tie of the refinement or a small binding can
-make the fingerprints of different operators equal. No random or floating-point numbers are used, so all machines agree.
+Operators with the same functions (one for each choice of weights) have equal fingerprints. A tie of the refinement or a
+small binding can give others equal fingerprints too. No random or floating-point numbers are used: all machines agree.
 
 Operators of one spec are compared under one small binding, which is enlarged only for operators that need it.
 """
@@ -151,7 +151,7 @@ def _bind(spec: Spec, coefficients: Binding) -> dict[str, int]:
 
 
 def _block(spec: Spec, primary: str, coefficients: Binding) -> int:
-    """Return a number that must divide ``primary``, so that all sizes that are legal under every binding are integers.
+    """Return a number that must divide ``primary``: then each size that is legal under every binding is an integer.
 
     Without bindings, the number is a multiple of each coefficient.
     """

@@ -52,7 +52,7 @@ class Facts(NamedTuple):
         finer: for each member a mask of the members that it determines: its element fixes theirs in every term.
         single: a mask of the members with one element.
         apart: a number that describes all pairs of terms; also used for a member that is not in the part.
-        pairs: for each member a number that describes the pairs of terms that use the same element of it.
+        pairs: for each member a number that describes the pairs of terms with the same element of this member.
     """
 
     is_empty: bool
@@ -64,7 +64,7 @@ class Facts(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """The distinct terms of a part: (axis, positions), numbered elements of each member, counts over their gcd."""
+    """The distinct terms of a part: (axis, positions), numbered elements of members, counts divided by their gcd."""
 
     axes: list[tuple[int, Array]]
     members: list[Array]

@@ -186,7 +186,7 @@ class Operator:
             binding: the values of the variables; default: the spec's first binding, or none.
             wrt: ``"X"`` or ``"W1"``, …: the tensor of the gradient, whose terms use the tensor's own iterators.
 
-        Raises SpecError for an unknown tensor, or a binding that does not fit.
+        Raises SpecError for an unknown tensor, or a binding that does not fit the operator.
         """
         return later("coordinates", self, binding, wrt=wrt)
 
@@ -218,7 +218,7 @@ class Operator:
         Args:
             binding: the sizes; None means generic sizes.
 
-        Raises SpecError for a binding that does not fit or is too large to check every element.
+        Raises SpecError for a binding that does not fit the operator or is too large to check every element.
         """
         return later("mixing", self, binding)
 
@@ -374,7 +374,7 @@ class Operator:
 
         Raises:
             SpecError: the binding leaves a size open or fractional.
-            ExportError: the format, the name or the module does not fit, the format cannot hold the operator, the file
+            ExportError: the format, the name or the module is wrong, the format cannot hold the operator, the file
                 cannot be written, or the read-back differs.
         """
         return later("export", self, path, binding, format=format, module=module, scale=scale)

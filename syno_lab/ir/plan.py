@@ -238,7 +238,7 @@ class _Planner:
         return self._finish(stages)
 
     def best(self, everything: int) -> _Best:
-        """Return the cost of the best path until all nodes are undone, and the sets of nodes and REDUCEs on it."""
+        """Return the cost of the best path until all nodes are undone, and the path's sets of nodes and REDUCEs."""
         events = [self.reach[i] for i in range(len(self.reductions))]
         events += [self.above[i] for i, step in enumerate(self.nodes) if step.primitive == "SHARE"]
         unions = set(_unions(events)) | {everything}

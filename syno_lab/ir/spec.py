@@ -209,7 +209,7 @@ class Spec:
         return spec.bound(mappings if mappings is not None else ())
 
     def bound(self, mappings: Mappings) -> Spec:
-        """Return the spec with bindings: ``mappings`` completed by defaults, or without mappings the defaults."""
+        """Return the spec with bindings: ``mappings`` completed by defaults; without mappings, complete defaults."""
         completed: dict[tuple[tuple[str, int], ...], None] = {}
         for mapping in _listed("mappings", mappings, "[{'H': 32, 'W': 32}]"):
             binding = self.complete_binding(mapping)
