@@ -64,7 +64,7 @@ class Labels(msgspec.Struct, frozen=True):
         way, random_way: the progress texts while a shortest way, or random steps, are computed.
         strip: the heading above the bars that show how much of each limit is used.
         offered, refused: the headings above steps that may be taken, and above steps that a rule refuses.
-        progress: the tooltip of the button that undoes steps without progress; empty for no such button.
+        progress: the tooltip of the button that undoes steps without progress; empty for a system without the button.
         graph: the word for the picture inside a sentence.
     """
 
@@ -268,7 +268,7 @@ class Construction(ABC, Generic[S, T, C]):
         """Draw the state of a place, with its last step marked."""
 
     def describe(self, state: S, step: T) -> str:
-        """Describe the step that led to a state in words."""
+        """Describe in words the step that led to a state."""
         return str(step)
 
     @abstractmethod

@@ -188,7 +188,7 @@ class History:
         return self.go(self.entry.parent)
 
     def undo_to_progress(self) -> State:
-        """Go back to the last place that is nearer than its parent, a beginning, or a change of the target.
+        """Go back to the last place that is a beginning, a change of target, or nearer to an operator than its parent.
 
         Raises SynoError if the shown place is itself the last place with progress.
         """
@@ -215,7 +215,7 @@ class History:
         return self.go(ahead)
 
     def jump(self, position: int) -> State:
-        """Go to a position of :attr:`history`, which stays the same. Raises SynoError for a bad position."""
+        """Go to a position of :attr:`history`; the history stays. Raises SynoError for an unknown position."""
         line = self.history
         if not _is_number(position) or not 0 <= position < len(line):
             raise SynoError(f"no place {quoted(position)} in the history: expected a number from 0 to {len(line) - 1}")

@@ -30,7 +30,7 @@ _COLOUR, _WALKS = "#334155", 100
 
 
 class Named(NamedTuple):
-    """The name of a step, and the rule that refuses the step with the reason; empty texts if no rule refuses it."""
+    """The name of a step, the rule that refuses the step, and the reason; empty texts if no rule refuses the step."""
 
     step: str
     rule: str = ""

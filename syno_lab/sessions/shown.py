@@ -41,7 +41,7 @@ class Item(msgspec.Struct, frozen=True):
         reason: the reason of the refusal, empty for a canonical step; :class:`Why` has the details.
         rule: the name of the rule that refuses the step.
         operands: the nodes that the step uses; for a CONTRACTION the shared coordinates.
-        given: for a CONTRACTION, the nodes that become dimensions of the weight alone.
+        given: for a CONTRACTION, the nodes that leave the data and index only the weight.
         notes: what the step creates and changes; each note has a few words.
     """
 
@@ -114,7 +114,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A possible value of a target: ``note`` describes its effect; ``feasible`` says whether it can be reached."""
+    """A possible target value: ``note`` describes its effect; ``feasible`` says whether the value can be reached."""
 
     name: str
     text: str

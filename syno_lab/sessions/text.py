@@ -37,7 +37,7 @@ class PlaceRecord(Protocol):
         note: the note of a beginning.
         comment: the user's comment about the place.
 
-    A system's record may also have a ``step``, and for a beginning a ``spec`` or an ``aim`` as an index of the
+    A system's record may also have a ``step``, and for a beginning the index of its ``spec`` or ``aim`` in the
     session's list. The field ``operator`` is the JSON of an operator whose last step leads to this place.
     """
 
