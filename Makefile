@@ -12,6 +12,8 @@ TEST := env OMP_NUM_THREADS=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --timeout
 PARALLEL := -n 2 --dist loadfile
 # Notebooks are all in one file of tests, and know nothing of each other.
 SPREAD := -n 2 --dist worksteal --durations=10
+# Where pytest looks for tests, unless ARGS names files of its own.
+in = $(if $(filter tests/%,$(ARGS)),,$(1))
 # Seconds that each part of the tests may take; several times what two quiet cores need. Ended by SIGINT, so that pytest
 # still says what has failed.
 TEST_BUDGET := 4800
@@ -55,10 +57,10 @@ trust: $(VENV)/.installed-dev ## Loop nest, PyTorch and TVM on random operators 
 	$(BIN)/python benchmarks/trust.py $(ARGS)
 
 browser: chromium $(VENV)/.installed-dev ## The tests in a real Chromium
-	timeout -s INT -k 60 $(BROWSER_BUDGET) $(TEST) $(PARALLEL) --durations=10 -m browser tests/browser $(ARGS)
+	timeout -s INT -k 60 $(BROWSER_BUDGET) $(TEST) $(PARALLEL) --durations=10 -m browser $(call in,tests/browser) $(ARGS)
 
 notebooks: $(VENV)/.installed-dev ## Every notebook, from a clean kernel
-	timeout -s INT -k 60 $(NOTEBOOK_BUDGET) $(TEST) $(SPREAD) -m notebook tests/widgets/test_notebooks.py --timeout=$(NOTEBOOK_BUDGET) $(ARGS)
+	timeout -s INT -k 60 $(NOTEBOOK_BUDGET) $(TEST) $(SPREAD) -m notebook $(call in,tests/widgets/test_notebooks.py) --timeout=$(NOTEBOOK_BUDGET) $(ARGS)
 
 chromium:
 	@command -v "$${SYNO_CHROMIUM:-chromium}" || command -v chromium-browser || command -v google-chrome || \

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import json
 import os
 import random
@@ -85,10 +84,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     """Tests marked ``cold`` start every process; those marked ``warm`` fork their programs too (``warm.py``)."""
-    with contextlib.ExitStack() as held:
-        for name, hold in (("cold", warm.cold), ("warm", warm.programs)):
-            if item.get_closest_marker(name):
-                held.enter_context(hold())
+    is_cold, is_warm = (item.get_closest_marker(name) is not None for name in ("cold", "warm"))
+    with warm.forking("none" if is_cold else "programs" if is_warm else "own"):
         return (yield)
 
 

@@ -1,13 +1,13 @@
 """Child processes of the tests that begin warm: forks of a process that has imported torch, TVM and Dask already.
 
-A third of the CPU time of the tests was imports in child processes. With :func:`install`, ``subprocess.Popen`` forks
-the processes of ``WARM`` and does not start them. Everything else about such a process is as after a start: its parent,
-session, files, environment, arguments and exit status. Every other command is started, and so is each command within
-:func:`cold`: in tests of process starts, of light imports and of trust.
+A worker that starts and imports TVM takes 1 CPU-second; a forked worker takes 0.03. After :func:`install`,
+``subprocess.Popen`` forks the processes of ``WARM`` instead of starting them. A forked process has the same parent,
+session, files, environment and arguments as a started process, and it ends in the same way. All other commands start.
+:func:`forking` says otherwise for a test of process starts, of light imports or of trust.
 
-A *nursery* is the process that forks. It has one thread, and it does nothing between its imports and a fork. Its
-children are made with ``CLONE_PARENT``, so that their parent is the process which asked. That process is therefore
-the parent of the nursery too, and each warm process makes a nursery of its own at its birth, before any parallel work.
+The process that forks is called the *nursery*. It has one thread and runs nothing between its imports and a fork. It
+forks with ``CLONE_PARENT``, so the parent of a new process is the nursery's own parent: the process that calls
+``Popen``. Each forked process therefore makes a nursery of its own at once, before it starts any thread.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import gc
 import importlib
 import inspect
 import io
+import json
 import os
-import pickle
 import runpy
 import signal
 import socket
@@ -31,7 +31,7 @@ import types
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 #: Modules that are run in a fork, by ``python -P -m MODULE``.
 WARM = {"syno_lab.processes.worker", "syno_lab.jobs.child", "dask"}
@@ -50,7 +50,7 @@ IMPORTS = (
 #: Variables that a library reads while it is imported: where one of them differs, the process is started.
 _READ_AT_IMPORT = ("LD_", "FAKETIME", "OMP_", "MKL_", "OPENBLAS_", "TVM_", "TORCH", "DASK_", "PYTHON")
 _READ_LATER = ("PYTHONUNBUFFERED", "PYTHONPATH")
-#: Room that the system keeps for showing a process's environment: a job's processes are found by what it shows.
+#: A long variable, so that /proc has room to show the environment of a fork: a job's processes are found by it.
 _ROOM = "SYNO_LAB_TESTS_ROOM", "x" * 16_000
 
 _CLONE_PARENT, _CLONE_CHILD_SETTID, _CLONE_CHILD_CLEARTID = 0x8000, 0x0100_0000, 0x0020_0000
@@ -62,41 +62,29 @@ _signature = inspect.signature(_started)
 _guard = threading.Lock()
 _nursery: socket.socket | None = None
 _python = sys.executable  # a test may name another
-_is_cold = False
-_has_programs = False
+_forked: Literal["none", "own", "programs"] = "own"
 
 
 def install() -> None:
-    """From now on this process forks what is in ``WARM``; a nursery is made at the first one. Linux alone."""
+    """Let ``subprocess.Popen`` fork the processes of ``WARM``, on Linux. The nursery imports at the first request."""
     if sys.platform == "linux" and os.uname().machine in _SYS_CLONE:
         subprocess.Popen._execute_child = _execute_child  # type: ignore[attr-defined]
         _start_nursery()
 
 
 @contextlib.contextmanager
-def cold() -> Iterator[None]:
-    """Every process is started meanwhile."""
-    global _is_cold
-    before, _is_cold = _is_cold, True
+def forking(commands: Literal["none", "own", "programs"]) -> Iterator[None]:
+    """Within the block, fork for no command, for the engine's ``own`` commands, or for the tests' programs too."""
+    global _forked
+    before, _forked = _forked, commands
     try:
         yield
     finally:
-        _is_cold = before
-
-
-@contextlib.contextmanager
-def programs() -> Iterator[None]:
-    """The tests' own programs are forked too meanwhile."""
-    global _has_programs
-    before, _has_programs = _has_programs, True
-    try:
-        yield
-    finally:
-        _has_programs = before
+        _forked = before
 
 
 def _execute_child(popen: subprocess.Popen[Any], *given: Any, **named: Any) -> None:
-    """In the place of the method of this name in ``subprocess.Popen``: fork where that is possible, else start."""
+    """Fork the process where that is possible, else start it; replaces ``Popen``'s method of this name."""
     asked = _signature.bind(popen, *given, **named).arguments
     if not _can_fork(asked):
         return _started(popen, *given, **named)
@@ -122,11 +110,16 @@ def _execute_child(popen: subprocess.Popen[Any], *given: Any, **named: Any) -> N
 
 def _can_fork(asked: Mapping[str, Any]) -> bool:
     args, environment = asked["args"], asked["env"]
-    if _is_cold or isinstance(args, str | bytes | os.PathLike) or asked["shell"] or asked["executable"] is not None:
+    if (
+        _forked == "none"
+        or isinstance(args, str | bytes | os.PathLike)
+        or asked["shell"]
+        or asked["executable"] is not None
+    ):
         return False
     head = list(args[1:4])
     is_inner = head[:2] == ["-P", "-m"] and head[2] in WARM
-    is_program = _has_programs and (head[:1] == ["-c"] or head[:2] == ["-m", PROGRAM])
+    is_program = _forked == "programs" and (head[:1] == ["-c"] or head[:2] == ["-m", PROGRAM])
     if args[0] != _python or not (is_inner or is_program):
         return False
     if asked["preexec_fn"] is not None or any(asked[name] not in (None, -1) for name in ("uid", "gid", "gids")):
@@ -145,19 +138,20 @@ def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ask(request: Mapping[str, Any], files: Sequence[int]) -> int | None:
-    """Have the nursery fork a process; None where there is no nursery any more."""
+    """Return the number of a process that the nursery has forked, or None where the nursery has ended."""
     global _nursery
     with _guard:
         if _nursery is None:
             return None
         try:
-            data = pickle.dumps(request)
+            data = json.dumps(request).encode()
             head = len(data).to_bytes(4, "big")
             _nursery.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))])
             _nursery.sendall(data)
             answer = _received(_nursery, 4)
             return int.from_bytes(answer, "big") or None
-        except OSError:  # it was killed
+        except OSError:
+            sys.stderr.write("warm.py: the nursery has ended; from now on processes start\n")
             _nursery.close()
             _nursery = None
             return None
@@ -187,7 +181,7 @@ def _start_nursery() -> None:
 
 
 def _fork_nursery() -> None:
-    """Make a nursery of this process, which has one thread and has imported all."""
+    """Fork the nursery of this process, which has one thread and has imported everything."""
     global _nursery
     _nursery, theirs = socket.socketpair()
     parent = os.getpid()
@@ -197,7 +191,7 @@ def _fork_nursery() -> None:
     _nursery.close()
     _nursery = None
     _follow(parent)
-    # It holds none of this process's files open: whoever waits for their end would wait for it too.
+    # The nursery closes the process's files, because a reader of a pipe waits until every writer has closed it.
     nothing = os.open(os.devnull, os.O_RDWR)
     for file in range(3):
         os.dup2(nothing, file)
@@ -209,21 +203,21 @@ def _fork_nursery() -> None:
 
 
 def _follow(parent: int) -> None:
-    """End with the parent."""
+    """End this process when its parent ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
 
 
 def _serve(link: socket.socket) -> None:
-    """Fork until the other end is closed; each fork returns from here as the process that was asked for."""
+    """Fork a process for each request until the other end of the link is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         try:
             head, files, _, _ = socket.recv_fds(link, 4, 64)
             if not head:
                 os._exit(0)
-            request = pickle.loads(_received(link, int.from_bytes(head, "big")))
+            request = json.loads(_received(link, int.from_bytes(head, "big")))
         except OSError:
             os._exit(0)
         _import_all()
@@ -256,11 +250,11 @@ def _import_all() -> None:
 
 
 def _fork_for_parent() -> int:
-    """``os.fork()``, but the new process is a child of this one's parent."""
+    """Fork as ``os.fork()`` does, but make the new process a child of this process's parent."""
     libc = ctypes.PyDLL(None)
     libc.syscall.restype = libc.pthread_self.restype = ctypes.c_long
     flags, thread = _CLONE_PARENT | signal.SIGCHLD, ctypes.c_void_p(0)
-    # The C library keeps the thread's number in the thread's own record; the kernel writes the new one there.
+    # The C library keeps the thread's identifier in a record of the thread. The kernel writes the new one there.
     own = ctypes.cast(libc.pthread_self(), ctypes.POINTER(ctypes.c_int))
     for place in range(150, 250):
         if own[place] == os.getpid() and own[place] != own[place - 1]:
@@ -280,7 +274,7 @@ def _fork_for_parent() -> int:
 
 
 def _become(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
-    """Be the process that was asked for, to its end."""
+    """Set up this process as the request says, run its program, and end."""
     if request["has_session"]:
         os.setsid()
     elif os.getpgrp() != request["group"]:
@@ -319,7 +313,7 @@ def _become(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
     sys.argv = [kind if kind == "-c" else run, *words[len(options) + 3 :]]
     if "-P" not in options:
         sys.path.insert(0, "" if kind == "-c" else request["folder"])
-    # That the module is imported already is no mistake here.
+    # runpy warns of a module that was imported before; here that is intended.
     warnings.filterwarnings("ignore", ".*found in sys.modules after import of package", RuntimeWarning)
     code = 0
     try:
@@ -339,7 +333,7 @@ def _become(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
 
 
 def _beyond(files: Sequence[int], targets: Sequence[int]) -> Iterator[int]:
-    """The files, once every number up to the highest target is taken: so no copy of one lies on another's target."""
+    """Yield the files while every number up to the highest target is open, so that no copy gets a target's number."""
     highest = max([*targets, *files])
     last = os.open(os.devnull, os.O_RDONLY)
     fillers = [last]
@@ -351,7 +345,7 @@ def _beyond(files: Sequence[int], targets: Sequence[int]) -> Iterator[int]:
 
 
 def _end(code: int) -> NoReturn:
-    """End as an interpreter does: threads that are no daemons, what is registered, what is buffered."""
+    """End as an interpreter does: join the threads that are no daemons, run the exit functions, flush the streams."""
     with contextlib.suppress(Exception):
         threading._shutdown()  # type: ignore[attr-defined]
     import atexit
@@ -364,7 +358,7 @@ def _end(code: int) -> NoReturn:
 
 
 def _show(environment: Mapping[str, str]) -> None:
-    """Write the environment to where the system shows that of a process, the shortest variables first."""
+    """Write the environment where the system shows it (``/proc/PID/environ``), the shortest variables first."""
     fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
     begin, room = int(fields[47]), int(fields[48]) - int(fields[47])  # proc(5): env_start and env_end
     text = b""
@@ -376,7 +370,7 @@ def _show(environment: Mapping[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    import warm  # the module by its name, so that what it keeps is in one place
+    import warm  # forks import it by this name, and its globals must not be there twice
 
     os.environ.pop(_ROOM[0])
     subprocess.Popen._execute_child = warm._execute_child  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A forked process of the tests is as a started one: what it is told, what it has, how it ends (``tests/warm.py``)."""
+"""A forked process has and does what a started process has and does (``tests/warm.py``)."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def ran(program: str, *arguments: str, **how: Any) -> subprocess.CompletedProces
 @pytest.mark.parametrize("is_leader", [False, True])
 def test_it_has_what_a_started_one_has(is_leader: bool, tmp_path: Path) -> None:
     found = []
-    for hold in (contextlib.nullcontext, warm.cold):
+    for commands in ("programs", "none"):
         reader, writer = os.pipe()
-        with hold():
+        with warm.forking(commands):
             done = ran(
                 FACTS,
                 str(writer),
@@ -89,10 +89,10 @@ def test_it_has_what_a_started_one_has(is_leader: bool, tmp_path: Path) -> None:
 )
 def test_it_ends_as_a_started_one_ends(program: str) -> None:
     forked = ran(program)
-    with warm.cold():
+    with warm.forking("none"):
         started = ran(program)
     assert (forked.returncode, forked.stdout) == (started.returncode, started.stdout)
-    if "SIGSEGV" not in program:  # TVM, which only the fork has, writes where that was
+    if "SIGSEGV" not in program:  # TVM, which only the fork has imported, writes a backtrace
         assert forked.stderr.splitlines()[-1:] == started.stderr.splitlines()[-1:]
 
 
@@ -101,7 +101,7 @@ def test_it_is_a_fork_that_has_torch_and_can_fork_others() -> None:
     inner = f"import subprocess, sys; print(subprocess.run([sys.executable, '-c', {program!r}], stdout=-1).stdout)"
     assert ran(program).stdout == "True\n"
     assert "False" in ran(inner).stdout, "only the test's own programs are forked"
-    with warm.cold():
+    with warm.forking("none"):
         assert ran(program).stdout == "False\n"
 
 
