@@ -16,7 +16,7 @@ form many operators. The fingerprint uses these facts:
   (Weisfeiler and Leman's algorithm). Weights with equal numbers are tried in all orders; the least hash is used.
 
 Operators with the same functions (one for each choice of weights) have equal fingerprints. A tie of the refinement or a
-small binding can give others equal fingerprints too. No random or floating-point numbers are used: all machines agree.
+small binding can give different operators one fingerprint. No random or floating-point numbers: all machines agree.
 
 Operators of one spec are compared under one small binding, which is enlarged only for operators that need it.
 """

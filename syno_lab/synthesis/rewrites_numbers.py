@@ -94,7 +94,7 @@ def _evaluate(coordinate: Coordinate, grids: dict[Coordinate, Array], binding: B
 
 
 def _uncommon(before: Reads, after: Reads) -> float:
-    """Return the share of one side's terms that the other side lacks: a multiset for each value of the wildcards."""
+    """Compare the multisets of terms for each value of the wildcards; return the share of terms that one side lacks."""
     rows = np.concatenate([np.stack([r.bottom, r.x], axis=1) for r in (before, after)])
     unique, member = np.unique(rows, axis=0, return_inverse=True)
     first, second = np.split(member.ravel(), [len(before.x)])
