@@ -109,7 +109,10 @@ def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str],
     if door.HOME in counted and is_at_home(job.kind, job.resources):
         needs[door.HOME] = 1
     key = f"syno-job-{job.id}-{job.round}" + (f"-{uuid.uuid4().hex}" if is_again else "")
-    future = client.submit(supervise, str(folder), job.id, key=key, resources=needs, pure=False)
+    # Dask may give a new worker more tasks than it has slots for. The worker then starts no task behind the first one
+    # that waits for a slot, so a driver comes first.
+    priority = 0 if job.resources else 1
+    future = client.submit(supervise, str(folder), job.id, key=key, resources=needs, priority=priority, pure=False)
     fire_and_forget(future)
     return future
 

@@ -18,7 +18,7 @@ from distributed import Client
 from labs import PATIENCE_S, show_kinds
 
 from syno_lab.jobs import Lab, keeper
-from syno_lab.jobs.cluster import FILE_NAME, Cluster, Settings
+from syno_lab.jobs.cluster import COUNTED, FILE_NAME, Cluster, Settings
 from syno_lab.jobs.dispatch import SLOT, connect, send, within
 from syno_lab.processes import alive
 
@@ -71,6 +71,30 @@ def test_what_another_client_still_holds_is_run_again_all_the_same(
         finally:
             for client in clients:
                 client.close()
+            lab.shutdown()
+
+
+def test_a_driver_does_not_wait_behind_jobs_without_a_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask gives its first worker all waiting tasks, also more than the worker has slots for."""
+    show_kinds(monkeypatch, job_kinds.VARIABLE)
+    with Lab.open(tmp_path, slots=1, start=False) as lab:
+        counts = [lab.submit("count", {"until": str(tmp_path / "enough")}) for _ in range(2)]
+        driver = lab.submit("nothing", resources={})
+        client = connect(lab.cluster.endpoint())
+        try:
+            os.kill(lab.cluster.processes()["worker"], signal.SIGKILL)
+            for job in counts:
+                send(client, tmp_path, job.record(), COUNTED)
+            client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.story("none"))  # it has got the tasks
+            lab.cluster.endpoint()
+            while not any(job.record().state == "running" for job in counts):
+                time.sleep(0.02)
+            send(client, tmp_path, driver.record(), COUNTED)
+            assert driver.wait(timeout=PATIENCE_S).state == "finished"
+            assert {job.record().state for job in counts} == {"running", "waiting"}
+        finally:
+            (tmp_path / "enough").touch()
+            client.close()
             lab.shutdown()
 
 
