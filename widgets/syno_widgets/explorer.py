@@ -467,6 +467,7 @@ class Explorer(LookingView):
                 self._is_stopped = True
                 text = str(error) if isinstance(error, SynoError) else self._unforeseen(error, "looking at the space")
                 self.set_trait("error", text)
+                self._first.set()  # there will be no first steps to wait for
         self._renew_static()
 
     def _is_busy(self) -> bool:
