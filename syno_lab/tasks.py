@@ -229,10 +229,24 @@ class OpenLab:
         front = front_of([row for row in rows if not row.is_baseline], axes)
         return trials_frame(rows, on_front={front.points[at].key for at in front.front})
 
-    def front(self, search: str | None = None, axes: Sequence[str] = ("accuracy", "flops")) -> pd.DataFrame:
-        """Return the rows of :meth:`trials` that are on the Pareto front of these axes."""
+    def front(
+        self,
+        search: str | None = None,
+        axes: Sequence[str] = ("accuracy", "flops"),
+        *,
+        all: bool = False,  # noqa: A002 as the command's --all
+    ) -> pd.DataFrame:
+        """Return rows of :meth:`trials`: first baselines, then the Pareto front of these axes, then other finalists.
+
+        With ``all``, the other trials follow.
+        """
+        from syno_lab.store.rungs import FINAL
+
         frame = self.trials(search, axes)
-        return frame[frame["on_front"]]
+        kept = frame["is_baseline"] | frame["on_front"] | (frame["rung"] == FINAL)
+        order = ["is_baseline", "on_front", "kept"]
+        ordered = frame.assign(kept=kept).sort_values(order, ascending=False, kind="stable")
+        return (ordered if all else ordered[ordered["kept"]]).drop(columns="kept")
 
     def operator(self, name: str) -> Operator:
         """Return the operator of a trial by its key ``search:NAME#12``; with one search also by ``12`` or ``trial 12``.

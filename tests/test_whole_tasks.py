@@ -127,7 +127,12 @@ def test_a_lab_is_read(lab: Path) -> None:
     trials = found.trials()
     front = found.front()
     assert 0 < len(front) < len(trials)
+    assert front["is_baseline"].iloc[0], "what all are compared with comes first"
+    assert not front["is_baseline"].iloc[1:].any()
+    front = front.iloc[1:]
     assert set(front["number"]) == set(trials[trials["on_front"]]["number"])
+    assert list(found.front(all=True)["number"])[: 1 + len(front)] == [-1, *front["number"]]
+    assert sorted(found.front(all=True)["number"]) == sorted(trials["number"])
     best = front.sort_values("accuracy").iloc[-1]
     assert found.operator(f"trial {best['number']}").to_json() == best["operator"]
     assert found.operator(f"{best['source']}#{best['number']}").to_json() == best["operator"]

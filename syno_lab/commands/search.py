@@ -92,7 +92,7 @@ def command(options: Given) -> None:
                 from syno_lab.experiments.job import run_as_job
 
                 result = run_as_job(settings, folder, address=run.address, report=told)
-    _say(result)
+    _say(result, is_whole=run.whole_front)
     say_files(result)
     write_json(result)
 
@@ -366,14 +366,14 @@ def _advised(again: str, folder: Path) -> Iterator[None]:
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
-def _say(plain: Mapping[str, JSON]) -> None:
+def _say(plain: Mapping[str, JSON], *, is_whole: bool) -> None:
     from syno_lab.reports.searched import searched
 
     if plain.get("untrained"):
         say_untrained(plain)
         return
     if "plan" in plain:
-        say_rungs(plain)
+        say_rungs(plain, is_whole=is_whole)
         return
     result = searched(plain)
     baseline = result.baseline

@@ -228,6 +228,9 @@ class Run:
     in_process: Annotated[
         bool, flag("--in-process", "Train and tune in this process, one after another, without jobs.")
     ] = False
+    whole_front: Annotated[
+        bool, flag("--all", "Print all trials of the last rung, not only the front and the finals.")
+    ] = False
     detach: DetachOption = False
 
 

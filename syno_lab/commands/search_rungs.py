@@ -39,8 +39,8 @@ class PlanTeller:
         self._report.show(plan.title, table(plan.records()))
 
 
-def say_rungs(plain: Mapping[str, JSON]) -> None:
-    """Print the funnel, the shares of the time, and the front."""
+def say_rungs(plain: Mapping[str, JSON], *, is_whole: bool = False) -> None:
+    """Print the funnel, the shares of the time, and the front; ``is_whole``: with all trials of the last rung."""
     from syno_lab.reports.progress import finals_table, funnel_table, progress_of
     from syno_lab.reports.searched import searched
 
@@ -54,7 +54,7 @@ def say_rungs(plain: Mapping[str, JSON]) -> None:
     parts = [f"{'finals' if name == 'final' else name} {shares[name]:.1%}" for name in names if name in shares]
     parts.append(f"the rest (store, jobs, estimate, idle workers) {rest:.1%}")
     say(f"time of the workers: {', '.join(parts)}")
-    _say(finals_table(plain))
+    _say(finals_table(plain, is_whole=is_whole))
     say(f"{result.trials} trials; {result.end}; {result.verdict}")
     chosen = ", ".join(f"why-{number}.html" for number in dict.fromkeys(result.numbers.values()))
     if chosen:

@@ -274,7 +274,7 @@ def _searched(settings: SearchSettings, lab: Path, is_here: bool, say: Say) -> d
 
 
 class _Streamer:
-    """A search's callback ``report(fraction, message)`` that outputs its plan, each new phase and each new front."""
+    """A search's callback ``report(fraction, message)``: it outputs the plan, new phases, and changes of the front."""
 
     def __init__(self, lab: Path, settings: SearchSettings, say: Say) -> None:
         self._reader = LabReader(lab)
@@ -282,9 +282,10 @@ class _Streamer:
         self._say = say
         self._next = 0.0
         self._shown_keys: set[str] = set()
+        self._fronts: dict[str, dict[tuple[float, ...], str]] = {}
 
     def __call__(self, fraction: float, message: str) -> None:
-        """Output the phase when it begins, and the front on the phase's rung when the front has changed."""
+        """Output the phase when it begins, and what is new on the front of the phase's rung; ties are not new."""
         part, _, rest = message.partition(":")
         self._once(f"{fraction:4.0%} {title(part)}:{rest}" if rest else message, key=part)
         if time.monotonic() < self._next:
@@ -294,7 +295,7 @@ class _Streamer:
         if progress is not None and progress.minutes is not None and abs(progress.minutes - self._minutes) < 0.01:
             self._once(table_text(plan_table(progress)), key="the plan")
         if line := self._front(part):
-            self._once(line, key=line)
+            self._say(line)
 
     def _once(self, line: str, *, key: str) -> None:
         if key not in self._shown_keys:
@@ -308,16 +309,19 @@ class _Streamer:
             front = front_of([row for row in rows if not row.is_baseline], (RUNG + rung, "flops"))
         except SynoError:  # the store is busy, or has no trial yet
             return ""
-        points = [front.points[at] for at in front.front]
-        if not points:
-            return ""
         total = baseline.flops if baseline is not None and baseline.flops else None
-        points_text = [
-            f"{point.name} {point.values[0]:.3f} at "
-            + (f"{point.values[1]:,.0f} FLOPs" if total is None else f"{point.values[1] / total:.2f} of the FLOPs")
-            for point in sorted(points, key=lambda point: -point.values[0])[:_MOST_POINTS]
+        old, now = self._fronts.get(rung, {}), {front.points[at].values: front.points[at].name for at in front.front}
+        self._fronts[rung] = now
+        changes = [
+            f"{name} {accuracy:.3f} at "
+            + (f"{flops:,.0f} FLOPs" if total is None else f"{flops / total:.2f} of the FLOPs")
+            for (accuracy, flops), name in sorted(now.items(), reverse=True)
+            if (accuracy, flops) not in old
         ]
-        return f"front on {title(rung)} (accuracy): {'; '.join(points_text)}"
+        more = f" and {len(changes) - _MOST_POINTS} more" if len(changes) > _MOST_POINTS else ""
+        gone = ", ".join(name for values, name in old.items() if values not in now and name not in now.values())
+        said = f"front on {title(rung)} (accuracy): {'; '.join(changes[:_MOST_POINTS])}{more}"
+        return (said + (f", instead of {gone}" if gone else "")) if changes else ""
 
 
 def improvement(settings: SearchSettings, result: Mapping[str, JSON], lab: Path, say: Say) -> Improvement:

@@ -6,7 +6,7 @@ untrained search has only a funnel, without rungs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import isfinite, log10
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +16,10 @@ import msgspec
 from syno_lab.drawing.svg import picture, safe, text
 from syno_lab.inputs import count_of, printable
 from syno_lab.reports.pictures import LOOKS
-from syno_lab.reports.searched import RESULT, STATUS, Funnel, Plan, PlanPart, read_said, searched
+from syno_lab.reports.searched import RESULT, STATUS, Funnel, Plan, PlanPart, Point, read_said, searched
 from syno_lab.reports.text_tables import Cell, Table
 from syno_lab.store.outcomes import Comparison
+from syno_lab.store.pareto import pareto_front
 from syno_lab.store.rungs import CONFIRM, FINAL
 from syno_lab.versioned import JSON
 
@@ -37,6 +38,7 @@ _OTHERS = {
     MORE_SEEDS: "the best of the last rung again",
 }
 _LONGEST = 60
+_MOST_TIED = 3  # names of equal operators in one row
 
 
 class Stage(NamedTuple):
@@ -185,8 +187,25 @@ def headline(progress: Progress) -> str:
     return f"{progress.name}: {title(progress.phase)}, {progress.search_s / 60:.1f}{planned} minutes."
 
 
-def finals_table(result: Mapping[str, JSON]) -> Table:
-    """Return the front of a result: the baseline, and every operator of the last rung, the cheapest first.
+def front_points(points: Sequence[Point], finalists: Collection[int | None], *, is_whole: bool) -> list[list[Point]]:
+    """Return the points that no point beats in accuracy and FLOPs, and the finalists, the cheapest first.
+
+    Other points than finalists are joined to one group if a reader sees the same numbers. ``is_whole``: all points.
+    """
+    ordered = sorted(points, key=lambda point: point.ratio)
+    values = [{"accuracy": point.accuracy, "ratio": point.ratio} for point in ordered]
+    kept = set(pareto_front(values, maximise=["accuracy"], minimise=["ratio"]))
+    groups: dict[tuple[Cell, ...], list[Point]] = {}
+    for place, point in enumerate(ordered):
+        is_final = point.number in finalists
+        if is_whole or is_final or place in kept:
+            seen = (_three(point.ratio), point.params, _three(point.accuracy))
+            groups.setdefault((point.number,) if is_final else seen, []).append(point)
+    return list(groups.values())
+
+
+def finals_table(result: Mapping[str, JSON], *, is_whole: bool = False) -> Table:
+    """Return the front of a result: the baseline first, then the groups of :func:`front_points`.
 
     Accuracies of the rung (held-out images) and of the finals (test images) are two columns. An interval is for the
     difference from the baseline, over seeds and images if there are several seeds.
@@ -204,16 +223,23 @@ def finals_table(result: Mapping[str, JSON]) -> Table:
         ["baseline", "1.000", base.params or 0, None, _three(base.accuracy), None, None, seeds, None]
     ]
     is_joint = "," in content.settings.system
-    for point in sorted(content.front, key=lambda point: point.replaced_ratio or 0.0):
-        name = f"trial {point.number or 0}" + (f" ({_name(point.known)})" if point.known else "")
-        if is_joint and not point.known:  # the name of a known operator contains its system
-            name += f" ({_name(point.system)})"
+    groups = front_points(content.front, content.finals, is_whole=is_whole)
+    for group in groups:
+        point, names = group[0], [_point_name(point, is_joint) for point in group]
+        name = ", ".join(names[:_MOST_TIED]) + (f" and {len(names) - _MOST_TIED} more" if names[_MOST_TIED:] else "")
         final = content.finals.get(point.number or 0)
         rows.append([name, _three(point.replaced_ratio), point.params, _three(point.accuracy), *_final_cells(final)])
     excluded = "".join(
         f"; {_name(name)} is not compared: {printable(why, 200)}" for name, why in content.not_compared.items()
     )
+    if hidden := len(content.front) - sum(map(len, groups)):
+        excluded += f"; {hidden:,} dominated trials are left out (shown with --all)"
     return Table(f"The front; the finals decide, on the test images{excluded}", heads, rows)
+
+
+def _point_name(point: Point, is_joint: bool) -> str:
+    more = point.known or (point.system if is_joint else "")  # the name of a known operator contains its system
+    return f"trial {point.number or 0}" + (f" ({_name(more)})" if more else "")
 
 
 def _final_cells(one: Comparison | None) -> list[Cell]:

@@ -15,12 +15,16 @@ from hypothesis import strategies as st
 from known_rungs import BASE, FIRST, KNOWN, NETWORK, SECOND, TRIALS, fill_rungs
 
 from syno_lab.commands.search_rungs import PlanTeller, say_rungs, say_untrained
+from syno_lab.experiments.improve import _Streamer
+from syno_lab.experiments.settings import SearchSettings
+from syno_lab.operators import conv2d
 from syno_lab.reports import LabReader, Reading, front_of, front_picture, front_sketch, rung_courses, trials_frame
 from syno_lab.reports.pictures import KNOWN as KNOWN_MARK
 from syno_lab.reports.pictures import describe_front, kinds_of
 from syno_lab.reports.progress import (
     describe_funnel,
     finals_table,
+    front_points,
     funnel_picture,
     funnel_table,
     headline,
@@ -28,11 +32,12 @@ from syno_lab.reports.progress import (
     progress_of,
     read_progress,
 )
-from syno_lab.reports.searched import Baseline, Counts, Funnel, Plan, PlanPart, searched
+from syno_lab.reports.searched import Baseline, Counts, Funnel, Plan, PlanPart, Point, searched
 from syno_lab.reports.shown import find_progress, shown_courses, shown_front, shown_trials, usual_measure
 from syno_lab.reports.text_tables import table_text
 from syno_lab.reports.why import read_why, why_tables
 from syno_lab.store import Store
+from syno_lab.trial import TrialRequest
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
@@ -136,6 +141,68 @@ def test_what_is_wrong_in_one_place_is_lost_there_alone() -> None:
     assert found.plan == Plan(3, 1, (PlanPart("draws", seconds=4), PlanPart("final")))
     assert found.funnel == Funnel({"drawn": 9}, {"small": Counts(2, 2, 0, 5.0), "final": Counts(0, 2, 0, 5.0)})
     assert found.known_names == {0: "conv2d"}
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6) | st.none()), max_size=12), st.data())
+def test_the_front_has_what_nothing_dominates_and_the_finalists(pairs: list[tuple[int, int | None]], data: Any) -> None:
+    """Against brute force; each trial is in one row at most, and equal trials share a row unless they had finals."""
+    points = [Point(number=at, replaced_ratio=r / 10, accuracy=a and a / 10) for at, (r, a) in enumerate(pairs)]
+    finals = data.draw(st.sets(st.sampled_from(range(len(points))))) if points else set()
+
+    def beats(a: Point, b: Point) -> bool:
+        assert a.accuracy is not None
+        assert b.accuracy is not None
+        return (
+            a != b
+            and a.accuracy >= b.accuracy
+            and a.ratio <= b.ratio
+            and (a.accuracy, a.ratio) != (b.accuracy, b.ratio)
+        )
+
+    trained = [point for point in points if point.accuracy is not None]
+    wanted = {b.number for b in trained if not any(beats(a, b) for a in trained)} | finals
+    groups = front_points(points, finals, is_whole=False)
+    assert sorted(point.number for group in groups for point in group) == sorted(wanted)
+    assert [group[0].ratio for group in groups] == sorted(group[0].ratio for group in groups)
+    alone = [(g[0].ratio, g[0].accuracy) for g in groups if g[0].number not in finals]
+    assert len(alone) == len(set(alone)), "ties are joined"
+    whole = front_points(points, finals, is_whole=True)
+    assert sorted(point.number for group in whole for point in group) == list(range(len(points)))
+
+
+def test_a_long_front_is_short_unless_all_is_asked_for() -> None:
+    result = {"front": [{"number": n, "accuracy": 0.5, "replaced_ratio": 0.1 + (n > 4)} for n in range(30)]}
+    table = finals_table(result)
+    assert [row[0] for row in table.rows] == ["baseline", "trial 0, trial 1, trial 2 and 2 more"]
+    assert table.title.endswith("; 25 dominated trials are left out (shown with --all)")
+    assert len(finals_table(result, is_whole=True).rows) == 3
+    assert "left out" not in finals_table(result, is_whole=True).title
+
+
+def test_the_log_of_improve_has_a_line_for_each_change_of_the_front(tmp_path: Path) -> None:
+    fill_rungs(tmp_path)
+    said: list[str] = []
+    streamer = _Streamer(
+        tmp_path,
+        SearchSettings(training=TrialRequest(backbone="resnet20", data="digits"), name="rungs", minutes=1),
+        said.append,
+    )
+    assert streamer._front(FIRST) == (
+        "front on 40 steps (accuracy): trial 1 0.310 at 0.18 of the FLOPs; trial 2 0.200 at 0.11 of the FLOPs"
+    ).replace("trial 1 ", "trial 1 (separable) ")
+    assert streamer._front(FIRST) == "", "nothing has changed"
+    with Store.open(tmp_path) as store:
+        log = store.search("rungs")
+        for accuracy, flops in ((0.20, 9_000_000), (0.40, 15_000_000)):  # a tie, and a change
+            number = log.add(f"fp {accuracy}", conv2d().to_json(), [], flops, 1)
+            log.record(number, {"state": "finished", "accuracy": accuracy})
+            log.rungs.queue(number, FIRST, 0, 1)
+            one = log.rungs.take("known")
+            assert one is not None
+            log.rungs.record(one, {"state": "finished", "accuracy": accuracy}, accuracy)
+    assert streamer._front(FIRST) == (
+        "front on 40 steps (accuracy): trial 6 0.400 at 0.18 of the FLOPs, instead of trial 1 (separable)"
+    )
 
 
 def test_other_searches_have_none(lab: Path) -> None:
