@@ -91,7 +91,9 @@ class TrainingSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=T
     test_images: Annotated[int | None, setting("Test on the first so many images, or windows of a text.", least=1)] = (
         None
     )
-    resolution: Annotated[int | None, setting("Scale images to this height and width.", least=1)] = None
+    resolution: Annotated[
+        int | None, setting("Scale images to this height and width. [default: their own]", least=1)
+    ] = None
     batch_size: Annotated[int, setting("Examples in a batch.", least=1)] = 64
     learning_rate: Annotated[
         float | None, setting("The highest learning rate of the cycle. [default: 0.1; for a text and adamw, 0.001]")

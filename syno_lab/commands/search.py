@@ -240,10 +240,12 @@ def _stopping(rule: Rule, epochs: int) -> dict[str, str | int]:
 def _check(settings: SearchSettings, report: Reporter) -> None:
     """Check the settings, and raise every error that can be found before a job is submitted."""
     from syno_lab.experiments import Space
-    from syno_lab.trial.examples import plan_of_images
+    from syno_lab.trial.examples import plan_of_data
 
     report(KIND, 0.0, "looking at the backbone and the data")
     space = Space(settings)
+    for line in plan_of_data(settings.training):
+        report(KIND, 0.0, line)
     wants = f" that meet {space.operators.wants}" if space.operators.wants else ""
     subject = "searching" if space.is_whole else f"{len(space.sites)} layers to replace by operators"
     report(
@@ -252,8 +254,6 @@ def _check(settings: SearchSettings, report: Reporter) -> None:
         f"{subject} {space.operators}{wants}; "
         f"baseline {space.baseline.flops:,} FLOPs, {space.baseline.params:,} parameters",
     )
-    for line in plan_of_images(settings.training):
-        report(KIND, 0.0, line)
 
 
 def _check_new(folder: Path, settings: SearchSettings, go_on: bool) -> None:

@@ -177,9 +177,9 @@ def _rule(patience: int | None, stop_early: Rule | None) -> dict[str, str | int]
 
 
 def _say(request: TrialRequest, stage: Stage) -> None:
-    from syno_lab.trial.examples import plan_of_images
+    from syno_lab.trial.examples import plan_of_data
 
-    for line in (f"{request.backbone} on {request.data}", *plan_of_images(request)):
+    for line in (f"{request.backbone} on {request.data}", *plan_of_data(request)):
         say(line)
     outcomes = [(trial.label, trial.outcome) for trial in stage.trials]
     is_text = any(outcome.perplexity is not None for _, outcome in outcomes)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syno_lab.data.cifar import CIFAR_FORMATS, MOST_BYTES, CifarFormat, find_cifar, read_cifar
-from syno_lab.data.image_folder import SIZE, check_numbers, find_image_folder, read_image_folder
+from syno_lab.data.image_folder import check_numbers, find_image_folder, read_image_folder
 from syno_lab.data.layout import holds_images
 from syno_lab.errors import DataError
 from syno_lab.inputs import QUOTED, printable, quoted
@@ -194,7 +194,8 @@ def load_dataset(
     ``path`` may also be a folder of images in class folders (see :mod:`.image_folder`), or ``"digits"``. A CIFAR file
     may have any number of complete records.
 
-    ``size``: height and width to which images in class folders are scaled, by default 224; other images are not scaled.
+    ``size``: height and width to which images in class folders are scaled, by default their own size, the most common
+    one (:attr:`.ImageFolder.size`); other images are not scaled.
     ``train_images`` and ``test_images``: how many first images are used; of class folders, only these are read.
     ``holdout``: the share of the training images that becomes the test part (:meth:`Dataset.holding_out`). The data
     set's own test images are then not used, and ``test_images`` counts held-out images.
@@ -217,7 +218,7 @@ def load_dataset(
     if not download and is_class_folders(folder):
         layout = find_image_folder(folder)
         tests = test_images if holdout is None else 1
-        read = read_image_folder(layout, size=size or SIZE, train_images=train_images, test_images=tests)
+        read = read_image_folder(layout, size=size, train_images=train_images, test_images=tests)
         return _part(Dataset(folder.name, str(folder), *read, layout.classes), None, test_images, holdout)
     try:
         if download and not holds_cifar(folder):

@@ -1,18 +1,20 @@
 """Read a folder of images in class folders, such as the unpacked ImageNet.
 
 The folder has a training part and a test part with the same class folders, or only class folders; then every fifth
-image is a test image (:mod:`.layout`). Shapes: N images, C = 3 channels, H = W the size to which images are scaled.
+image is a test image (:mod:`.layout`). Shapes: N images, C = 3 channels, H and W the size to which images are scaled.
 """
 
 from __future__ import annotations
 
 import io
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from functools import cached_property, lru_cache, partial
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -21,7 +23,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from syno_lab.data.layout import find_layout, images
+from syno_lab.data.layout import Layout, find_layout, images
 from syno_lab.errors import DataError
 from syno_lab.inputs import QUOTED, printable, read_bytes
 
@@ -29,7 +31,10 @@ if TYPE_CHECKING:
     from PIL import Image
 
 SIZE = 224
-"""The default height and width to which images are scaled, as usual for ImageNet (He et al. 2016)."""
+"""The height and width to which large photos of many sizes are scaled, as usual for ImageNet (He et al. 2016)."""
+
+Size = tuple[int, int]
+"""A height and a width in pixels."""
 
 MOST_BYTES = 1 << 28
 """The largest size of an image file in bytes."""
@@ -39,7 +44,8 @@ _FORMS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "PPM", "TIFF")
 _LARGE = 1 << 24  # number of pixels; larger images are decoded one at a time
 _TEST_EVERY = 5
 _LOOKED_AT = 256  # files that are checked for transparency
-_BITS, _PHOTOMETRIC = 258, 262  # numbers of tags
+_SIZED = 1024  # files whose size decides
+_BITS, _PHOTOMETRIC, _ORIENTATION = 258, 262, 274  # numbers of tags
 _large = Lock()
 LEAST_AREA, MOST_SIDES = 0.08, 4 / 3
 _DECODERS = 8  # number of threads: reading waits for the disk, and decoding releases Python's lock
@@ -59,13 +65,38 @@ class ImageFolder:
     parts: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
 
-    def plan(self) -> str:
+    @cached_property
+    def sizes(self) -> Counter[Size]:
+        """The number of images of each size among the first 1,024, without damaged files."""
+        files = chain(self.train, self.test)
+        return Counter(size for file, _ in islice(files, _SIZED) if (size := _size_of(file)) is not None)
+
+    @property
+    def size(self) -> Size:
+        """The most common size of the images, with which networks are trained unless the user chooses a resolution.
+
+        Photos usually have many sizes. So if most images have other sizes, and the most common size is larger than
+        :data:`SIZE`, the size is :data:`SIZE`.
+        """
+        most = max(self.sizes, key=lambda size: (self.sizes[size], -math.prod(size), size), default=(SIZE, SIZE))
+        is_usual = 2 * self.sizes[most] >= self.sizes.total()
+        return most if is_usual or min(most) <= SIZE else (SIZE, SIZE)
+
+    def size_at(self, resolution: int | None) -> Size:
+        """Return the height and width to which the images are scaled; ``resolution`` None: :attr:`size`."""
+        return self.size if resolution is None else (resolution, resolution)
+
+    def plan(self, resolution: int | None = None) -> str:
         """Describe how the folder is read, in one line; check the first 256 files for transparency."""
         of = [f" from {printable(name, QUOTED)}" for name in self.parts] or ["", ", every fifth image"]
         text = f"{self.path}: {len(self.classes)} classes, {len(self.train):,} images to train on{of[0]}, "
         text += f"{len(self.test):,} to test on{of[1]}"
         if self.unread:
             text += f"; not read: {printable(', '.join(self.unread), QUOTED)}"
+        size = self.size_at(resolution)
+        if others := self.sizes.total() - self.sizes[size]:
+            among = "" if len(self.train) + len(self.test) <= _SIZED else f" of the first {_SIZED:,}"
+            text += f"; {others:,}{among} images have another size: they are scaled and cropped to {said(size)}"
         clear = next((file for file, _ in self.train[:_LOOKED_AT] if has_transparency(file)), None)
         return text if clear is None else f"{text}; transparent pixels become white, as in {clear.name}"
 
@@ -85,27 +116,45 @@ def find_image_folder(path: Path) -> ImageFolder:
     return ImageFolder(path, tuple(layout.train), _in_turn(train), _in_turn(test), layout.parts, layout.unread)
 
 
+def own_size(path: Path, layout: Layout) -> Size:
+    """Return :attr:`ImageFolder.size` of a folder; it is known from the last call if no class folder has changed."""
+    folders = (of for of in layout.train.values() if isinstance(of, Path))
+    return _own_size(path, tuple(folder.stat().st_mtime_ns for folder in folders))
+
+
+@lru_cache(maxsize=8)
+def _own_size(path: Path, _changed: tuple[int, ...]) -> Size:
+    return find_image_folder(path).size
+
+
+def said(size: Size) -> str:
+    """Return a size as a text: ``40x40``."""
+    return f"{size[0]}x{size[1]}"
+
+
 def _files(of: Path | Sequence[Path]) -> list[Path]:
     return sorted(images(of, is_deep=True)) if isinstance(of, Path) else list(of)
 
 
 def read_image_folder(
-    folder: ImageFolder, *, size: int = SIZE, train_images: int | None = None, test_images: int | None = None
+    folder: ImageFolder, *, size: int | None = None, train_images: int | None = None, test_images: int | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
-    """Read the images [N, 3, size, size] and labels [N] of both parts; the two numbers limit how many images are read.
+    """Read the images [N, 3, H, W] and labels [N] of both parts; the two numbers limit how many images are read.
 
-    The shorter side is scaled to ``size``, and the longer side is cropped to its middle. All images stay in memory.
+    ``size`` is H and W; None: the folder's :attr:`~ImageFolder.size`. Images of another size are scaled until they
+    cover H and W, and cropped to their middle. All images stay in memory.
     Raises DataError for an image that cannot be read, images larger than the free memory, or a size or number below 1.
     """
     check_numbers(size=size, train_images=train_images, test_images=test_images)
     train, test = folder.train[:train_images], folder.test[:test_images]
-    needed, available = (len(train) + len(test)) * 3 * size * size, psutil.virtual_memory().available
+    at = folder.size_at(size)
+    needed, available = (len(train) + len(test)) * 3 * math.prod(at), psutil.virtual_memory().available
     if needed > available:
         raise DataError(
-            f"{folder.path}: expected memory for {len(train) + len(test):,} images of {size}x{size}, "
+            f"{folder.path}: expected memory for {len(train) + len(test):,} images of {said(at)}, "
             f"{needed / 2**30:.1f} GiB, found {available / 2**30:.1f}; take fewer images or a lower resolution"
         )
-    return *_read(train, size), *_read(test, size)
+    return *_read(train, at), *_read(test, at)
 
 
 def check_numbers(**numbers: int | None) -> None:
@@ -121,11 +170,11 @@ def _in_turn(files: Sequence[Sequence[Path]]) -> tuple[tuple[Path, int], ...]:
     return tuple(pair for pair in chain.from_iterable(zip_longest(*labelled)) if pair is not None)
 
 
-def _read(files: Sequence[tuple[Path, int]], size: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    pixels = np.empty((len(files), 3, size, size), dtype=np.uint8)
+def _read(files: Sequence[tuple[Path, int]], size: Size) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    pixels = np.empty((len(files), 3, *size), dtype=np.uint8)
 
     def read(index: int) -> None:
-        pixels[index] = decode(files[index][0], lambda image: fit(image, size))
+        pixels[index] = decode(files[index][0], partial(fit, size=size))
 
     with ThreadPoolExecutor(_DECODERS) as pool:
         for _ in pool.map(read, range(len(files))):
@@ -158,6 +207,17 @@ def has_transparency(path: Path) -> bool:
             return image.has_transparency_data
     except Exception:  # noqa: BLE001 - Pillow's decoders can raise any exception on a damaged file
         return False
+
+
+def _size_of(path: Path) -> Size | None:
+    """Return the size of the upright image from the file's header; None for a file that is no image."""
+    try:
+        with _opened(path) as image:
+            # Pillow turns the size of a TIFF itself.
+            is_turned = image.format != "TIFF" and image.getexif().get(_ORIENTATION, 1) > 4
+            return (image.width, image.height) if is_turned else (image.height, image.width)
+    except Exception:  # noqa: BLE001 - Pillow's decoders can raise any exception on a damaged file
+        return None
 
 
 def _opened(path: Path) -> Image.Image:
@@ -199,14 +259,14 @@ def _of_8_bits(image: Image.Image, form: str | None, tags: Mapping[int, int | tu
     return np.rint(levels * 255).astype(np.uint8)
 
 
-def fit(image: Image.Image, size: int) -> Image.Image:
-    """Scale an image's shorter side to ``size``, and crop the longer side to its middle."""
+def fit(image: Image.Image, size: Size) -> Image.Image:
+    """Scale an image until it covers ``size``, and crop it to its middle."""
     from PIL import Image, ImageOps
 
-    return ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
+    return ImageOps.fit(image, size[::-1], Image.Resampling.BILINEAR)
 
 
-def resized_crop(image: Image.Image, size: int, choices: Sequence[float]) -> Image.Image:
+def resized_crop(image: Image.Image, size: Size, choices: Sequence[float]) -> Image.Image:
     """Scale a random rectangle of the image to ``size`` and perhaps mirror it: the usual augmentation for ImageNet.
 
     The rectangle has 0.08 to 1 of the image's area, and an aspect ratio from 3/4 to 4/3 (Szegedy et al. 2015, section
@@ -215,7 +275,7 @@ def resized_crop(image: Image.Image, size: int, choices: Sequence[float]) -> Ima
     from PIL import Image, ImageOps
 
     box, mirror = crop_box(image.width, image.height, choices)
-    crop = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    crop = image.resize(size[::-1], Image.Resampling.BILINEAR, box=box)
     return ImageOps.mirror(crop) if mirror else crop
 
 

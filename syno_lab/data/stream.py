@@ -1,7 +1,7 @@
 """Images in class folders that are decoded while a network trains, for folders that are too large for the memory.
 
 Worker processes of torch's ``DataLoader`` decode only the next few batches, so the memory in use does not depend on the
-number of images. Shapes: N images, B in a batch, C = 3 channels, S the height and width to which images are scaled.
+number of images. Shapes: N images, B in a batch, C = 3 channels, H and W the size to which images are scaled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syno_lab.data.datasets import Statistics, held_out, statistics_of
-from syno_lab.data.image_folder import SIZE, ImageFolder, check_numbers, decode, fit, resized_crop
+from syno_lab.data.image_folder import ImageFolder, Size, check_numbers, decode, fit, resized_crop
 from syno_lab.errors import DataError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _Files = tuple[tuple[str, int], ...]
 class ImageStream:
     """Image files with the index of their classes, in a training part and a test part; no image is decoded yet.
 
-    ``train`` and ``test`` have file names relative to ``source``; ``size`` is S.
+    ``train`` and ``test`` have file names relative to ``source``; ``size`` is (H, W).
     """
 
     name: str
@@ -52,12 +52,12 @@ class ImageStream:
     train: _Files
     test: _Files
     classes: tuple[str, ...]
-    size: int = SIZE
+    size: Size
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """The shape [C, S, S] of every image."""
-        return 3, self.size, self.size
+        """The shape [C, H, W] of every image."""
+        return 3, *self.size
 
     @cached_property
     def train_labels(self) -> NDArray[np.int64]:
@@ -75,7 +75,7 @@ class ImageStream:
 
         Raises DataError for a missing file.
         """
-        digest = hashlib.blake2b(str(self.size).encode(), digest_size=16)
+        digest = hashlib.blake2b("x".join(map(str, dict.fromkeys(self.size))).encode(), digest_size=16)
         for part in (self.train, self.test):
             for name, label in part:
                 try:
@@ -99,16 +99,16 @@ class ImageStream:
     def channel_statistics(self) -> Statistics:
         """Mean and deviation [C] over the first training images, at most :data:`MOST_COUNTED`."""
         files = (Path(self.source) / name for name, _ in self.train[:MOST_COUNTED])
-        return statistics_of(decode(file, lambda image: fit(image, self.size))[None] for file in files)
+        return statistics_of(decode(file, partial(fit, size=self.size))[None] for file in files)
 
 
 def stream_of(folder: ImageFolder, size: int | None = None) -> ImageStream:
-    """Return the images of a folder as a stream."""
+    """Return the images of a folder as a stream; ``size`` is H and W, None: the folder's :attr:`.ImageFolder.size`."""
     train, test = (
         tuple((str(file.relative_to(folder.path)), label) for file, label in part)
         for part in (folder.train, folder.test)
     )
-    return ImageStream(folder.path.name, str(folder.path), train, test, folder.classes, size or SIZE)
+    return ImageStream(folder.path.name, str(folder.path), train, test, folder.classes, folder.size_at(size))
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Decoder:
         return len(self._batches)
 
     def images(self, batches: Sequence[Batch]) -> Iterator[NDArray[np.uint8]]:
-        """Yield the images uint8 [B, C, S, S] of each batch; do not use an iterator of an earlier call any more.
+        """Yield the images uint8 [B, C, H, W] of each batch; do not use an iterator of an earlier call any more.
 
         Raises DataError if an image cannot be decoded.
         """
@@ -168,11 +168,11 @@ class Decoder:
 class _Batches:
     """Decodes a batch in a worker process; returns an error as a line of text."""
 
-    def __init__(self, root: Path, size: int) -> None:
+    def __init__(self, root: Path, size: Size) -> None:
         self._root, self._size = root, size
 
     def __getitem__(self, batch: Batch) -> NDArray[np.uint8] | str:
-        images = np.empty((len(batch.names), 3, self._size, self._size), np.uint8)
+        images = np.empty((len(batch.names), 3, *self._size), np.uint8)
         for index, name in enumerate(batch.names):
             change = partial(fit, size=self._size)
             if batch.choices is not None:

@@ -35,7 +35,7 @@ from syno_lab.training import TrainingProgress, TrainingResult, train
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialRequest, places_of, survey_of
 from syno_lab.trial.backbone import build
-from syno_lab.trial.examples import examples_of, plan_of_images
+from syno_lab.trial.examples import examples_of, plan_of_data
 from syno_lab.trial.own import needs_this_process
 from syno_lab.trial.request import Training, request_of
 from syno_lab.trial.run import IMAGE_LEARNING_RATE, TEXT_LEARNING_RATE
@@ -179,7 +179,8 @@ def improve(
             (``syno-lab search --system alpha``).
         workers: the number of trainings at a time, if trainings are jobs; None: one for each core.
         say: a function that is called with each line of progress (plan, front, end); None: the lines are printed.
-        training: the settings of trainings (:class:`.Training`): ``epochs=5``, ``batch_size=64``, …
+        training: the settings of trainings (:class:`.Training`): ``epochs=5``, ``batch_size=64``, …; ``resolution=64``
+            scales the images of a folder to this height and width (None: their own size).
 
     Raises:
         SpecError: no layer can be replaced, or the network does not accept the examples.
@@ -229,7 +230,7 @@ def improve(
 
 
 def plan_lines(settings: SearchSettings, chosen: Chosen) -> list[str]:
-    """Return the plan in lines: the network, the replaced and the unchanged layers, the limits, how images are read.
+    """Return the plan in lines: the data, the network, the replaced and the unchanged layers, the limits.
 
     Raises SpecError if no operator can be within the limits.
     """
@@ -241,8 +242,8 @@ def plan_lines(settings: SearchSettings, chosen: Chosen) -> list[str]:
     names = f"{', '.join(shown)}{more}"
     share, at_once = replaced / max(1, survey.flops), count_of(settings.workers, "training")
     return [
+        *plan_of_data(settings.training),
         f"{survey.network}: {survey.flops:,} FLOPs for one example, {survey.params:,} parameters",
-        *plan_of_images(settings.training),
         f"{len(sites)} of {len(survey.sites)} layers are replaced, {share:.0%} of the FLOPs: {names}",
         *chosen.stay,
         f"operators {space.limits}; {settings.minutes:g} minutes in all, {at_once} at a time",

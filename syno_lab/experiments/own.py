@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from glob import escape
@@ -18,7 +19,7 @@ from torch.nn.parameter import is_lazy
 
 from syno_lab.blame import blamed
 from syno_lab.copies import check_values, copied, uncompiled
-from syno_lab.data.datasets import DIGITS
+from syno_lab.data.datasets import DIGITS, data_path, is_class_folders
 from syno_lab.data.own import OwnData
 from syno_lab.data.own import offer as offer_data
 from syno_lab.errors import SpecError
@@ -48,8 +49,11 @@ _DIGEST = 12
 #: The most reasons in a line about layers.
 _MOST_REASONS = 8
 
+#: The sizes at which a network that does not accept the pictures' own size is tried, the usual ones first.
+SIZES = (224, 32, 28, 64, 96, 128, 256, 299, 384)
+
 Model = nn.Module | Callable[[], nn.Module] | str
-Data = Sequence[Any] | Callable[[], Sequence[Any]] | str
+Data = Sequence[Any] | Callable[[], Sequence[Any]] | str | Path
 
 
 def is_code(text: str) -> bool:
@@ -90,10 +94,10 @@ def with_data(request: TrialRequest, data: Data) -> TrialRequest:
 
     Raises CodeError where the file or function cannot be read or run; DataError for another value.
     """
-    if isinstance(data, str):
-        if is_code(data):
-            return _with_code(request, DATA, "data", data)
-        location = data if data == DIGITS else str(Path(data).expanduser().absolute())
+    if isinstance(data, str | Path):
+        if is_code(str(data)):
+            return _with_code(request, DATA, "data", str(data))
+        location = DIGITS if data == DIGITS else str(Path(data).expanduser().absolute())
         return msgspec.structs.replace(request, data=location)
     called = str(getattr(data, "__name__", "data"))
     with patient(called):
@@ -176,6 +180,7 @@ def choose(
         SpecError: no layer can be replaced; one line with each layer's reason.
         SynoError: as :func:`check_fit`.
     """
+    request = at_its_size(request, say)
     survey = survey_of(request)
     names = ("*",) if patterns is None else tuple(patterns)
     all_reasons = survey.reasons(replace(ANY_LAYER, names=names))
@@ -191,6 +196,30 @@ def choose(
             return Chosen(_with_sites(request, selection, sites), sites, reasons | unfit)
         all_reasons |= unfit
     raise nothing_to_replace(survey.network, all_reasons)
+
+
+def at_its_size(request: TrialRequest, say: Callable[[str], None]) -> TrialRequest:
+    """Return the request with a resolution that the network accepts, if it does not accept a folder's own size.
+
+    A network with a linear layer behind its whole plane accepts a single size, so the network is tried on one example
+    of each of :data:`SIZES`; ``say`` gets a line about the chosen size. Raises SpecError if it accepts no size.
+    """
+    if request.resolution is not None or request.data in (DIGITS, "") or request.data.startswith(OWN):
+        return request
+    if not is_class_folders(data_path(request.data)):
+        return request
+    try:
+        survey_of(request)
+        return request
+    except SpecError as error:
+        refused = error
+    for size in SIZES:
+        scaled = msgspec.structs.replace(request, resolution=size)
+        with suppress(SpecError):
+            survey_of(scaled)
+            say(f"the images are scaled to {size}x{size}, which the network needs: {refused}")
+            return scaled
+    raise SpecError(f"{refused}; if it needs another size of images, give resolution=SIZE (--resolution SIZE)")
 
 
 def _with_sites(request: TrialRequest, selection: Selection, sites: Sequence[Site]) -> TrialRequest:

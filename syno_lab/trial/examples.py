@@ -10,7 +10,7 @@ from syno_lab.data.datasets import DIGITS, Dataset, data_path, holds_cifar, is_c
 from syno_lab.data.image_folder import find_image_folder
 from syno_lab.data.own import OwnData, own_data
 from syno_lab.data.stream import MOST_HELD, ImageStream, stream_of
-from syno_lab.data.text import TextData, is_text_file
+from syno_lab.data.text import TextData
 from syno_lab.models.registry import OWN
 from syno_lab.trial.facts import facts_of, text_of
 from syno_lab.trial.request import TrialRequest
@@ -49,14 +49,38 @@ def images_of(request: TrialRequest) -> Dataset | ImageStream:
     return _load(*settings, _files(folder)) if holds_cifar(folder) else _load.__wrapped__(*settings)
 
 
-def plan_of_images(request: TrialRequest) -> list[str]:
-    """Return lines for the plan of a search: how a folder of images is read, or a remark on the user's own data."""
+def plan_of_data(request: TrialRequest) -> list[str]:
+    """Return lines for a plan: the data in short, then how a folder is read, or a remark on the user's own data.
+
+    The first line is ``300 images, 40x40, 6 classes, 240/60, 4 batches an epoch``; 240/60 are the numbers of examples
+    to train and to test on. Raises DataError if the data cannot be read.
+    """
+    facts = facts_of(request)
+    if facts.domain == "text":
+        text = text_of(request)
+        counts, kind = (len(text.train), len(text.test)), f"tokens of text, {facts.outputs} different ones"
+        return [_in_short(counts, kind, f"windows of {facts.size} tokens", batches_of(request)[0])]
+    shape: tuple[int, ...] = (facts.size, facts.size)
+    more: list[str] = []
     if request.data.startswith(OWN):
-        return list(filter(None, [own_data(request.data).remark]))
-    if request.data == DIGITS or is_text_file(request.data):
-        return []
-    folder = data_path(request.data)
-    return [find_image_folder(folder).plan()] if is_class_folders(folder) else []
+        own = examples_of(request)
+        assert isinstance(own, OwnData)
+        counts, shape, more = (len(own.train), len(own.test)), own.shape, list(filter(None, [own.remark]))
+    elif request.data != DIGITS and is_class_folders(folder := data_path(request.data)):
+        found = find_image_folder(folder)
+        counts = len(found.train[: request.train_images]), len(found.test[: request.test_images])
+        shape, more = found.size_at(request.resolution), [found.plan(request.resolution)]
+    else:
+        images = images_of(request)
+        counts = len(images.train_labels), len(images.test_labels)
+    noun = "images" if len(shape) == 2 else "examples"
+    batches = -(-counts[0] // request.batch_size)
+    return [_in_short(counts, f"{noun}, {'x'.join(map(str, shape))}", f"{facts.outputs} classes", batches), *more]
+
+
+def _in_short(counts: tuple[int, int], kind: str, rest: str, batches: int) -> str:
+    many = "batch" if batches == 1 else "batches"
+    return f"{sum(counts):,} {kind}, {rest}, {counts[0]:,}/{counts[1]:,}, {batches:,} {many} an epoch"
 
 
 def held_text_of(request: TrialRequest) -> TextData:

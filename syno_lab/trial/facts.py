@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
+import torch
+
 from syno_lab.data.cifar import find_cifar
 from syno_lab.data.datasets import DIGITS, data_path, is_class_folders
-from syno_lab.data.image_folder import SIZE
+from syno_lab.data.image_folder import own_size
 from syno_lab.data.layout import find_layout
 from syno_lab.data.own import own_data
 from syno_lab.data.text import TextData, is_text_file, load_text
@@ -27,8 +29,9 @@ class Facts:
     """The facts about a request's data that decide the network's shape.
 
     ``domain``: images or text; ``outputs``: classes or tokens of the vocabulary; ``channels``: channels of images;
-    ``size``: height and width of the network's input, or the tokens of a window; ``stored_size``: height and width of
-    stored images, if they are squares; ``shape`` and ``dtype``: of an example of the user's own data.
+    ``size``: height and width of the network's input, of oblongs the less, or the tokens of a window; ``stored_size``:
+    height and width of stored images that are squares; ``shape`` and ``dtype``: of oblong images and of an example of
+    the user's own data.
     """
 
     domain: Literal["images", "text"]
@@ -61,8 +64,11 @@ def facts_of(request: TrialRequest) -> Facts:
     else:
         path = data_path(request.data)
         if is_class_folders(path):
-            size = request.resolution or SIZE
-            return Facts("images", len(find_layout(path).train), 3, size, size)
+            layout, side = find_layout(path), request.resolution
+            size = own_size(path, layout) if side is None else (side, side)
+            if size[0] == size[1]:
+                return Facts("images", len(layout.train), 3, size[0], size[0])
+            return Facts("images", len(layout.train), 3, min(size), None, (3, *size), torch.float32)
         _, form = find_cifar(path)
         outputs, channels, stored = len(form.classes), 3, 32
     return Facts("images", outputs, channels, request.resolution or stored, stored)

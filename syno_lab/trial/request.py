@@ -30,7 +30,7 @@ class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         options: options of the backbone and of the replacement, see :attr:`.registry.Backbone.options`.
         data: ``digits``, a folder of CIFAR, a folder of images in class folders, a text file, or ``own:NAME`` for data
             registered in this process.
-        resolution: height and width of images; None: as stored (224 for images in class folders).
+        resolution: height and width of images; None: as stored (of class folders: the most common size).
         train_images, test_images: the number of images; None: all. For a text, ``test_images`` is a number of test
             windows (None: 256), and the whole training part is used.
         holdout: the share of the training images that is held out; of a text, its training part's end. The split
@@ -83,6 +83,7 @@ class Training(TypedDict, total=False):
 
     epochs: int
     batch_size: int
+    resolution: int | None
     learning_rate: float | None
     optimizer: Optimizer
     device: str

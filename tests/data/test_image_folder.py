@@ -45,7 +45,9 @@ def test_images_are_read_with_their_classes_in_turn(folder):
     few = load_dataset(folder, size=4, train_images=4, test_images=3)
     assert few.train_labels.tolist() == [0, 1, 2, 0]
     assert few.test_labels.tolist() == [0, 1, 2]
-    assert load_dataset(folder, train_images=1, test_images=1).image_shape == (3, 224, 224)
+    own = load_dataset(folder, train_images=1, test_images=1)
+    assert own.image_shape == (3, 8, 12)
+    assert (own.train_images == np.array(COLOURS["blue"], np.uint8)[:, None, None]).all()
 
 
 def test_the_middle_of_the_longer_side_is_taken(tmp_path):
@@ -127,7 +129,7 @@ def test_a_damaged_image_and_too_many_images_are_refused(folder, monkeypatch):
     with pytest.raises(DataError, match=r"red/3\.png: expected an image, found: cannot identify image file; remove it"):
         load_dataset(folder, size=4)
     monkeypatch.setattr(room, "psutil", type("Machine", (), {"virtual_memory": lambda: Memory}))
-    with pytest.raises(DataError, match=r"expected memory for 24 images of 224x224, 0.0 GiB, found 0.0; take fewer"):
+    with pytest.raises(DataError, match=r"expected memory for 24 images of 8x12, 0.0 GiB, found 0.0; take fewer"):
         load_dataset(folder)
 
 

@@ -15,7 +15,7 @@ from syno_lab.data.layout import find_layout
 from syno_lab.data.stream import stream_of
 from syno_lab.errors import DataError
 from syno_lab.trial import TrialRequest
-from syno_lab.trial.examples import plan_of_images
+from syno_lab.trial.examples import plan_of_data
 from syno_lab.trial.facts import facts_of
 
 
@@ -73,7 +73,8 @@ def test_parts_by_their_usual_names(tmp_path, train, test):
     assert streamed.train_labels.tolist() == held.train_labels.tolist() == [0, 1] * 4
     request = TrialRequest(backbone="resnet20", data=str(tmp_path))
     assert facts_of(request).outputs == 2
-    (line,) = plan_of_images(request)
+    short, line = plan_of_data(request)
+    assert short == "12 images, 6x6, 2 classes, 8/4, 1 batch an epoch"
     assert line.startswith(f"{tmp_path}: 2 classes, 8 images to train on from ")
     assert ", 4 to test on from " in line
 
@@ -262,6 +263,7 @@ def test_a_training_says_what_it_reads_of_a_folder(tmp_path, capsys):
     assert main(["train", "baseline", "--data", str(data), *options]) == 0
     assert (
         f"{data}: 2 classes, 12 images to train on from Training, 10 to test on from valid; "
+        "22 images have another size: they are scaled and cropped to 8x8; "
         "transparent pixels become white, as in clear.png\n"
     ) in capsys.readouterr().out
 
@@ -301,7 +303,8 @@ def test_the_plan_of_a_search_says_what_it_reads_of_a_folder(tmp_path):
     with pytest.raises(PlannedError):
         sl.improve(Net, str(tmp_path / "data"), minutes=0.1, folder=tmp_path / "lab", epochs=1, batch_size=4, say=say)
     network = next(place for place, line in enumerate(said) if "FLOPs for one example" in line)
-    assert said[network + 1] == (  # where the machine is busy, lines of progress are said before the plan
+    assert said[network - 2] == "21 images, 6x6, 2 classes, 11/10, 3 batches an epoch"
+    assert said[network - 1] == (  # where the machine is busy, lines of progress are said before the plan
         f"{tmp_path / 'data'}: 2 classes, 11 images to train on from train, 10 to test on from test; "
         "transparent pixels become white, as in clear.png"
     )

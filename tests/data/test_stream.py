@@ -98,7 +98,7 @@ def test_crops_are_parts_of_the_image():
     assert 150 < mirrored < 350  # fails by chance once in 10^18
     image = Image.fromarray(rng.integers(0, 256, (8, 8, 3), np.uint8))
     for mirror in (0.9, 0.1):  # the whole image, as it is and mirrored
-        found = np.asarray(resized_crop(image, 8, (1.0, 0.5, 0.0, 0.0, mirror)))
+        found = np.asarray(resized_crop(image, (8, 8), (1.0, 0.5, 0.0, 0.0, mirror)))
         assert np.array_equal(found, np.asarray(image)[:, :: 1 if mirror > 0.5 else -1])
 
 
@@ -111,7 +111,9 @@ def test_crops_of_images_in_memory_are_those_of_files():
     found = resized_crop_and_flip(torch.from_numpy(gradient).float().expand(20, 3, size, size), draw)
     choices = torch.rand((20, CHOICES), generator=torch.Generator().manual_seed(5)).numpy()
     for one, chosen in zip(found, choices, strict=True):
-        want = np.asarray(resized_crop(Image.fromarray(gradient.transpose(1, 2, 0)), size, chosen)).transpose(2, 0, 1)
+        want = np.asarray(resized_crop(Image.fromarray(gradient.transpose(1, 2, 0)), (size, size), chosen)).transpose(
+            2, 0, 1
+        )
         assert np.abs(one.numpy() - want)[:, 2:-2, 2:-2].max() < 1.5  # Pillow rounds twice
 
 
