@@ -17,6 +17,7 @@ from syno_lab.canvas.panes import PANES, place_name
 from syno_lab.canvas.places import obstacle_to
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES
 from syno_lab.canvas.stepping import CONSTRUCTION, traces
+from syno_lab.common.layers import LAYER
 from syno_lab.errors import SpecError
 from syno_lab.protocol import Binding, OperatorSpace, Placement, PrimitiveCard, SpaceRequest, System
 
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from syno_lab.common.pairing import Pairing
     from syno_lab.models.sites import Site, Strides
 
-#: The sizes of a layer in the middle of a residual network; and small sizes, all different.
-_EXAMPLE = {"N": 1, "C_in": 64, "C_out": 64, "H": 28, "W": 28}
+#: Small sizes, all different.
 _SMALL = {"N": 1, "C_in": 8, "C_out": 8, "H": 4, "W": 6, "KH": 3, "KW": 5}
 #: Example primitives on the input, by name, with a parameter; other primitives have none, or blend (:func:`example`).
 _EXAMPLES = {
@@ -114,7 +114,7 @@ class Canvas(System):
 
     def example_binding(self, operator: Fitted) -> dict[str, int]:
         """Return the binding of the operator's first place, or of an example layer if the operator has no places."""
-        return operator.complete_binding(None if operator.places else _EXAMPLE)
+        return operator.complete_binding(None if operator.places else LAYER)
 
     def places(self, operator: Fitted) -> dict[str, dict[str, int]]:
         """Return the binding of each place of the operator, by the place's name (:func:`.place_name`)."""

@@ -14,6 +14,7 @@ from typing import Literal
 
 from syno_lab.codegen.text import Names, Style
 from syno_lab.codegen.walk import climb, is_view
+from syno_lab.common.layers import CHANNELS, COEFFICIENTS, LAYER
 from syno_lab.common.size import Size
 from syno_lab.common.size import product as size_product
 from syno_lab.errors import SpecError
@@ -149,10 +150,10 @@ def staged(operator: Operator, binding: Binding | None = None, style: Style = "w
     """Return one nest for each stage of the lowering plan, with the intermediates ``Z1``, ``Z2``, … between them.
 
     The best stages depend on the sizes. The sizes are those of ``binding``, else of the spec's first binding, else of
-    :func:`generic_binding`.
+    :func:`layer_binding`.
     """
     bound = operator.complete_binding(binding) if binding is not None or operator.spec.bindings else None
-    bound = bound or generic_binding(operator)
+    bound = bound or layer_binding(operator)
     stages = plan(operator, bound).stages
     names = Names(operator, style)
     arrays = {key: Array(array_name(operator, key), sizes_of(c)) for key, c in tensors(operator).items()}
@@ -235,18 +236,47 @@ def generic_binding(operator: Operator, scale: int = 1) -> dict[str, int]:
     return possible
 
 
+def layer_binding(operator: Operator) -> dict[str, int]:
+    """Return the sizes of a real layer, :data:`syno_lab.common.layers.LAYER`; other variables get typical sizes.
+
+    A length that the operator divides is the next multiple of its divisors. A coefficient with another default than the
+    known operators' keeps it. Raises SpecError as :func:`generic_binding`.
+    """
+    spec, typical = operator.spec, generic_binding(operator)
+    batch = {name for axis, _ in spec.fixed_io_pairs for name in spec.input_shape[axis].variables}
+    wanted = {**LAYER, **dict.fromkeys(CHANNELS, LAYER["C_in"])}
+    wanted = {n: wanted[n] for n in spec.symbols.primary if n in wanted and (n != "N" or n in batch)}
+    named = ((n, *COEFFICIENTS[n]) for n in spec.symbols.coefficient if n in COEFFICIENTS)
+    real = {n: value for n, usual, value in named if spec.defaults.get(n, usual) == usual}
+    every = set(all_sizes(operator))
+    for coefficients in ({n: real.get(n, typical[n]) for n in spec.symbols.coefficient}, typical):
+        if all(size.is_integral(coefficients) for size in every if not size.has_primary):
+            steps = _steps(operator, every, coefficients)
+            at = {n: -(-size // steps[n]) * steps[n] for n, size in wanted.items()}
+            if at == wanted:
+                break
+    return {n: ({**typical, **coefficients, **at})[n] for n in spec.symbols.names}
+
+
 def _primaries(operator: Operator, sizes: set[Size], coefficients: dict[str, int], more_than: int) -> dict[str, int]:
-    symbols = operator.spec.symbols
     numbers: dict[str, int] = {}
+    for variable, step in _steps(operator, sizes, coefficients).items():
+        number = step * (more_than + 1)
+        while number in numbers.values():
+            number += step
+        numbers[variable] = number
+    return numbers
+
+
+def _steps(operator: Operator, sizes: set[Size], coefficients: dict[str, int]) -> dict[str, int]:
+    """Return for each primary variable the number of which it must be a multiple, so that all sizes are integers."""
+    symbols = operator.spec.symbols
+    steps = {}
     for position, variable in enumerate(symbols.primary):
         below = [
             prod(coefficients[n] ** -p for n, p in zip(symbols.names, s.exponents, strict=True) if p < 0)
             for s in sizes
             if s.exponents[position]
         ]
-        step = lcm(1, *below)
-        number = step * (more_than + 1)
-        while number in numbers.values():
-            number += step
-        numbers[variable] = number
-    return numbers
+        steps[variable] = lcm(1, *below)
+    return steps

@@ -266,14 +266,14 @@ def _pgraph_text(operator: PGraph, form: Form, wanted: Wanted) -> str:
 
 
 def _receptive_field(operator: PGraph, wanted: Wanted) -> str:
-    from syno_lab.codegen.nest import generic_binding
+    from syno_lab.codegen.nest import layer_binding
     from syno_lab.codegen.receptive_field import receptive_field
     from syno_lab.common.reach import CENTER
 
     if wanted.bind or operator.spec.bindings:
         bound = complete_binding(operator, wanted.bind)
     else:
-        bound = generic_binding(operator)
+        bound = layer_binding(operator)
     index = CENTER if wanted.at is None else _index(wanted.at)
     return f"with {_sizes(bound)}:\n{receptive_field(operator, index, bound)}"
 

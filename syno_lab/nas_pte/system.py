@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import log2, prod
 from typing import TYPE_CHECKING, Any
 
+from syno_lab.common.layers import LAYER
 from syno_lab.errors import SpecError
 from syno_lab.inputs import count_of
 from syno_lab.nas_pte.operator import FORMAT, VARIABLES, NasPteOperator, from_json
@@ -100,8 +101,8 @@ class NasPte(System):
         return output if len(operator.parts(binding)) == 1 else 2 * output
 
     def example_binding(self, operator: NasPteOperator) -> dict[str, int]:
-        """Return the sizes of a layer in the middle of a residual network: 64 channels, 28 x 28 pixels."""
-        return dict(zip(VARIABLES, (1, 64, 64, 28, 28), strict=True))
+        """Return the sizes of the example layer, :data:`syno_lab.common.layers.LAYER`."""
+        return dict(LAYER)
 
 
 def _middle(parts: Sequence[Part], channel: int) -> Part:

@@ -17,6 +17,7 @@ from syno_lab.errors import SpecError, StoppedError, SynoError
 from syno_lab.panes import MOST_NAME, Asked, panes_of, read_pane
 from syno_lab.panes.aligned import AlignedRow, align, trace_all
 from syno_lab.panes.data import AxisRead, Link
+from syno_lab.panes.layers import layers_of
 from syno_lab.protocol import Operator
 from syno_lab.sessions.session import Session, session_of
 from syno_lab.sessions.shown import plain
@@ -102,6 +103,13 @@ def common_sizes(subjects: Iterable[Subject], binding: Mapping[str, int] | None 
     if refused is not None:
         raise SpecError(f"compare: no sizes that fit all operators; give a binding: {refused}")
     return {}
+
+
+def common_layers(subjects: Iterable[Subject]) -> list[tuple[str, dict[str, int]]]:
+    """Return the layers that all operators fit, with the sizes of all variables; unfinished operators are ignored."""
+    layers = [dict(layers_of(subject.operator)) for subject in subjects if subject.operator is not None]
+    names = [name for name in layers[0] if all(name in others for others in layers)] if layers else []
+    return [(name, {key: size for others in layers for key, size in others[name].items()}) for name in names]
 
 
 def sizes_of(operator: Operator, sizes: Mapping[str, int]) -> dict[str, int]:

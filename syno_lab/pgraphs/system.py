@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from syno_lab.codegen.nest import generic_binding
+from syno_lab.codegen.nest import layer_binding
 from syno_lab.errors import SpecError
 from syno_lab.ir.files import from_json, primitives_of
 from syno_lab.ir.operator import FORMAT, Operator
@@ -123,8 +123,17 @@ class PGraphs(System):
         return True
 
     def example_binding(self, operator: Operator) -> dict[str, int]:
-        """Return the spec's first binding, else the sizes of :func:`syno_lab.codegen.nest.generic_binding`."""
-        return operator.complete_binding() if operator.spec.bindings else generic_binding(operator)
+        """Return the spec's first binding, else the sizes of :func:`syno_lab.codegen.nest.layer_binding`."""
+        return operator.complete_binding() if operator.spec.bindings else layer_binding(operator)
+
+    def places(self, operator: Operator) -> dict[str, dict[str, int]]:
+        """Return the bindings of the spec, which are the different layers that the operator was made for."""
+        if len(operator.spec.bindings) < 2:  # one binding is the default sizes of an operator that has no layer
+            return {}
+        names = operator.spec.symbols.primary
+        return {
+            ", ".join(f"{name}={sizes[name]}" for name in names): dict(sizes) for sizes in operator.spec.binding_maps
+        }
 
     def small_binding(self, operator: Operator) -> dict[str, int]:
         """See :attr:`syno_lab.ir.spec.Spec.small_binding`."""

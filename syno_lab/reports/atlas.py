@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from syno_lab.common import layers
 from syno_lab.drawing.svg import safe
 from syno_lab.effort import Stop, end_if
 from syno_lab.errors import FormatError, SpecError, SynoError
@@ -31,8 +32,8 @@ from syno_lab.reports.shown import usual_measure
 from syno_lab.reports.text_tables import html_page, html_table
 from syno_lab.systems import all_systems, binding_for, read_operator, system_of
 
-#: The layer at whose sizes operators are compared: a 3x3 convolution in the middle of a residual network.
-LAYER: Mapping[str, int] = {"N": 1, "C_in": 64, "C_out": 64, "H": 28, "W": 28, "s": 1, "window_h": 3, "window_w": 3}
+#: The layer at whose sizes operators are compared, a 3x3 convolution.
+LAYER: Mapping[str, int] = {**layers.LAYER, "s": 1, "window_h": 3, "window_w": 3}
 _SHAPE = (1, 64, 28, 28)
 #: The largest number of a lab's operators in an atlas: those with the best results.
 MOST = 300

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.inputs import count_of
-from syno_lab.protocol import FitsPlaces, Operator
+from syno_lab.protocol import Operator
 from syno_lab.reports.rows import Source, TrialRow
-from syno_lab.systems import system_of
 
 if TYPE_CHECKING:
     from syno_lab.reports.lab import Reading
@@ -85,9 +84,7 @@ def shown_layers(found: InNetwork | str, operator: Operator) -> tuple[Places | N
     """Return data for the operator view: the layers of a trial, and a sentence about the operator in the network."""
     if isinstance(found, str):
         return None, f"The layers in which it was trained are not known here: {found}"
-    system = system_of(operator)
-    has_own = isinstance(system, FitsPlaces) and bool(system.places(operator))  # the operator defines its own sizes
-    return None if has_own else found.places, f"In {found}"
+    return found.places or None, f"In {found}"
 
 
 def shared_sizes(networks: Sequence[InNetwork | str]) -> dict[str, int] | None:

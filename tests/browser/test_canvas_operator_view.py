@@ -50,7 +50,7 @@ def test_the_place_is_chosen_in_a_menu(page: Page, lab: Lab) -> None:
     run_cell(page, 0)
     view = page.locator(".syno-operator")
     expect(view.locator(".syno-graph svg")).to_be_visible()
-    menu = view.get_by_label("Place in the network")
+    menu = view.get_by_label("Layer of a network")
     expect(menu.locator("option")).to_have_count(3)
     expect(menu.locator("option").first).to_have_text("16 to 16 channels, 32x32, window 3x3")
 
@@ -97,7 +97,7 @@ def test_the_page_that_stands_alone(open_alone: Callable[..., Page], tmp_path: P
     OperatorView(fitted(), pane="solutions").to_html(file, panes=["solutions", "source", "reach"])
     page = open_alone(file, scheme)
     view = page.locator(".syno-operator")
-    expect(view.get_by_label("Place in the network")).to_be_hidden()  # without a kernel nothing is worked out anew
+    expect(view.get_by_label("Layer of a network")).to_be_hidden()  # without a kernel nothing is worked out anew
     expect(view.get_by_role("tabpanel").locator("tbody tr")).to_have_count(3)
     assert view.evaluate("e => getComputedStyle(e).backgroundColor") == GROUNDS[scheme]
     page.screenshot(path=tmp_path / f"canvas-operator-view-{scheme}.png")

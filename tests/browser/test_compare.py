@@ -108,6 +108,11 @@ def test_from_the_runs_view_and_the_stepper(page: Page, lab: Lab, tmp_path: Path
     expect(view.locator(".syno-graph svg")).to_have_count(2)
     expect(view.locator(".syno-facts tbody").last).to_contain_text("accuracy")
 
+    # The sizes of a layer that both fit.
+    view.get_by_label("Layer of a network").select_option(label="ResNet-34 layer3")
+    expect(view.locator(".syno-sizes summary")).to_contain_text("H=14")
+    expect(view.locator(".syno-facts tbody").first).to_contain_text("1 x 256 x 14 x 14")
+
     # From the history of the stepper; a place that is not there is refused in place.
     number = stepper.get_by_label("The other place")
     number.fill("4")

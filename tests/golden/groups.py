@@ -21,6 +21,7 @@ from unittest.mock import patch
 import inside
 
 from syno_lab.cli import main
+from syno_lab.codegen.nest import generic_binding
 
 Entry = tuple[str, list[str] | list[float]]
 #: By name the system, and what its sampler is given.
@@ -166,8 +167,14 @@ def _small(system: Any, operator: Any) -> dict[str, int]:
     return SMALL_SIZES if system.title == "NAS-PTE" else system.small_binding(operator)
 
 
+def _typical(system: Any, operator: Any) -> dict[str, int]:
+    if system.title == "pGraphs" and not operator.spec.bindings:
+        return generic_binding(operator)
+    return system.example_binding(operator)
+
+
 def _costs(system: Any, operator: Any) -> Iterator[str]:
-    for sizes_of in (system.example_binding, partial(_small, system)):
+    for sizes_of in (partial(_typical, system), partial(_small, system)):
         try:
             sizes = sizes_of(operator)
             yield plain([operator.flops(sizes), operator.params(sizes), operator.memory(sizes)])

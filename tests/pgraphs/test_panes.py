@@ -22,7 +22,7 @@ from strategies import random_operator
 from syno_lab.codegen import drawing
 from syno_lab.codegen.loops import loops
 from syno_lab.codegen.mixing import mixing
-from syno_lab.codegen.nest import generic_binding
+from syno_lab.codegen.nest import generic_binding, layer_binding
 from syno_lab.codegen.text import expressions
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.build import Build
@@ -129,7 +129,7 @@ def test_costs_add_up() -> None:
     for make in KNOWN.values():
         asked = Asked(make())
         data = read_pane(asked, "cost")
-        bound = generic_binding(asked.operator)
+        bound = layer_binding(asked.operator)
         assert data["binding"] == bound
         assert sum(row["flops"] for row in data["rows"]) == data["totals"]["flops"] == asked.operator.flops(bound)
         assert sum(row["share"] for row in data["rows"]) == pytest.approx(1.0 if data["totals"]["flops"] else 0.0)

@@ -343,3 +343,23 @@ def test_scripts_fetch_nothing() -> None:
         assert addresses <= {"http://www.w3.org/2000/svg"}, name
         assert not re.search(r"\bimport\b|fetch\(|XMLHttpRequest|innerHTML|insertAdjacent|\beval\b", text), name
     assert module("shared.js").endswith("export default { render };\n")
+
+
+def test_the_layers_of_a_network_of_one_s_own() -> None:
+    from torch import nn
+
+    from syno_lab.models import survey
+
+    net = nn.Sequential(nn.Conv2d(8, 16, 3, padding=1), nn.Conv2d(16, 32, 3, stride=2, padding=1))
+    sites = survey(net, (8, 10, 12)).sites
+    view = OperatorView(conv2d(), places=sites)
+    sizes = {"N": 1, "C_in": 8, "C_out": 16, "H": 10, "W": 12, "k_1": 3}
+    assert view.sizes == sizes
+    assert view.choices["places"] == [["0", sizes], ["1", {**sizes, "C_in": 16, "C_out": 32}]]
+    assert view.status.endswith(" in 0")
+    view.show(conv2d())
+    assert view.example
+    assert {view.sizes["C_in"], view.choices["places"][0][1]["C_in"]} == {64}
+    with pytest.raises(SpecError, match=r"^places: expected a layer that this operator fits, found none: "):
+        view.show(operator_1(), places=survey(nn.Conv2d(3, 5, 3), (3, 9, 9)).sites)
+    view.close()

@@ -13,7 +13,7 @@ class CompareView extends LiveView {
     this.attach(el, "What is shown stays; run the cell again for other sizes.");
     this.listen(["columns"], this.drawColumns);
     this.listen(["status"], () => write(this.status, model.get("status")));
-    this.listen(["sizes", "example"], this.drawSizes);
+    this.listen(["sizes", "example", "places"], this.drawSizes);
     this.listen(["table", "columns"], this.drawTable);
     this.listen(["rows", "columns"], this.drawRows);
     this.listen(["selected"], this.drawSelected);
@@ -33,6 +33,7 @@ class CompareView extends LiveView {
     this.title = make("h3", { class: "syno-title" });
     this.status = make("p", { class: "syno-status", role: "status", "aria-live": "polite" });
     this.error = make("p", { class: "syno-error", role: "alert" });
+    this.places = new LayerMenu((binding) => this.asker.ask("bind", { binding }));
     this.sizes = make("details", { class: "syno-sizes" });
     this.pictures = make("div", { class: "syno-pictures" });
     this.legend = make("p", { class: "syno-legend" });
@@ -43,7 +44,7 @@ class CompareView extends LiveView {
     this.table = make("div", { class: "syno-facts" });
     this.steps = make("div", { class: "syno-steps" });
     this.root = make("div", { class: "syno-shared syno-compare", role: "group", "aria-label": "Comparison" });
-    this.root.append(this.title, this.status, this.error, this.sizes, this.legend, this.pictures, this.steps, this.table);
+    this.root.append(this.title, this.status, this.error, this.places.element, this.sizes, this.legend, this.pictures, this.steps, this.table);
   }
 
   heads() {
@@ -84,6 +85,7 @@ class CompareView extends LiveView {
 
   drawSizes() {
     const sizes = this.model.get("sizes");
+    this.places.draw(this.model.get("places"), sizes, this.model.get("live"));
     this.sizes.hidden = Object.keys(sizes).length === 0;
     const title = this.model.get("example") ? "Example sizes" : "Sizes";
     drawSizes(this.sizes, title, sizes, this.model.get("live"), (binding) => this.asker.ask("bind", { binding }));

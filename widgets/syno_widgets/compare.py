@@ -18,6 +18,7 @@ from syno_lab.errors import SynoError
 from syno_lab.panes.compared import (
     NumberRow,
     columns_and_rows,
+    common_layers,
     common_sizes,
     cost_rows,
     reach_rows,
@@ -90,6 +91,9 @@ class Compare(View):
     example = t.Bool(True, read_only=True).tag(sync=True)
     """Whether the sizes are examples, because the user has set none."""
 
+    places: t.List[list[Any]] = t.List(read_only=True).tag(sync=True)
+    """The layers that all operators fit: a name and the sizes of each."""
+
     selected = t.Int(-1, help="The chosen row of steps.").tag(sync=True)
     """The chosen row of steps; its parts are highlighted in all pictures; -1: none."""
 
@@ -112,6 +116,7 @@ class Compare(View):
         super().__init__()
         self.set_trait("columns", columns)
         self.set_trait("rows", rows)
+        self.set_trait("places", [[*layer] for layer in common_layers(self._subjects)])
         self.set_trait("status", _status(rows))
         self._show(sizes, binding is None)
         self.on_msg(self._on_message)

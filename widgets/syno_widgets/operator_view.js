@@ -49,8 +49,7 @@ class View extends LiveView {
     this.status = make("p", { class: "syno-status" });
     this.live = make("p", { class: "syno-live", role: "status", "aria-live": "polite" });
     this.error = make("p", { class: "syno-error", role: "alert" });
-    this.place = make("select", { onchange: () => this.choosePlace() });
-    this.places = make("p", { class: "syno-places", hidden: true }, make("label", {}, "Place in the network ", this.place));
+    this.places = new LayerMenu((binding) => this.asker.ask("bind", { binding }));
     this.sizes = make("details", { class: "syno-sizes" });
     this.tabs = make("div", { class: "syno-tabs", role: "tablist", "aria-label": "Panes of the operator" });
     this.panels = {};
@@ -89,7 +88,7 @@ class View extends LiveView {
       this.title,
       this.status,
       this.error,
-      this.places,
+      this.places.element,
       this.sizes,
       make(
         "div",
@@ -209,20 +208,8 @@ class View extends LiveView {
     this.drawSelected();
   }
 
-  /** A menu of the places that the operator has numbers for; the sizes of the chosen one are asked for. */
   drawPlaces() {
-    const places = this.model.get("choices").places;
-    const sizes = this.model.get("sizes");
-    const isShown = (bound) => Object.entries(sizes).every(([name, number]) => bound[name] === number);
-    const shown = places.findIndex(([, bound]) => isShown(bound));
-    this.places.hidden = places.length === 0 || !this.model.get("live");
-    const options = places.map(([name], number) => [String(number), name]);
-    fillSelect(this.place, shown < 0 ? [["", "other sizes"], ...options] : options, shown < 0 ? "" : String(shown));
-  }
-
-  choosePlace() {
-    const [, binding] = this.model.get("choices").places[Number(this.place.value)] ?? [];
-    if (this.place.value !== "" && binding) this.asker.ask("bind", { binding });
+    this.places.draw(this.model.get("choices").places, this.model.get("sizes"), this.model.get("live"));
   }
 
   drawSizes() {

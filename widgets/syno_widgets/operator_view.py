@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 import traitlets as t
@@ -33,19 +33,21 @@ from syno_lab.panes import (
     read_image,
     read_pane,
 )
-from syno_lab.protocol import FitsPlaces, Operator, Pane
+from syno_lab.panes.layers import Places, layers_of
+from syno_lab.protocol import Operator, Pane
 from syno_lab.systems import all_systems, operator_named, operator_of, system_of
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.view import View, validate
 from syno_widgets.working import Work
 
+if TYPE_CHECKING:
+    from syno_lab.models.sites import Site
+
 _FILES = ("shared.js", "operator_graph.js", "mixing_table.js", "operator_panes.js", "operator_view.js")
 _STYLES = ("shared.css", "operator_graph.css", "operator_graph_dark.css", "operator_view.css")
 _GRAPH = "graph"
 _FORMS = tuple(name for name in NAMES if name != _GRAPH)
-#: Layers of a network: a name for people, and the sizes.
-Places = Sequence[tuple[str, Mapping[str, int]]]
 _CLOSED: dict[str, Any] = {"state": "closed", "error": "", "data": {}, "exports": []}
 
 
@@ -85,8 +87,9 @@ class OperatorView(View):
         name: the name of the operator; any text.
         binding: the sizes; None: the example sizes of the operator's system.
         image: your image, [rows, columns] or [rows, columns, 3] from 0 to 255, to which the operator is applied.
-        places: the layers that the operator replaces in a network, with names and sizes; without ``binding``, the first
-            layer's sizes are shown. None: the operator's own layers.
+        places: the layers that the operator replaces in a network: their names and sizes, or the sites of
+            ``sl.models.survey``. Without ``binding``, the first layer's sizes are shown. None: the operator's own
+            layers. The menu of layers has ResNet's too.
         about: a sentence about the operator in its network, shown after its costs.
         options: first values of the traits ``pane``, ``selected``, ``search``, ``element``, ``photo``, ``weights``,
             ``staged``.
@@ -189,7 +192,7 @@ class OperatorView(View):
         name: str | None = None,
         binding: Mapping[str, int] | None = None,
         image: Any = None,
-        places: Places | None = None,
+        places: Places | Sequence[Site] | None = None,
         about: str = "",
         **options: Any,
     ) -> None:
@@ -205,6 +208,7 @@ class OperatorView(View):
         operator = _operator(operator)
         self._panes = _panes(operator)
         self._operator = operator
+        places = _places(operator, places)
         self._layers, self._about = places, about
         binding = _first_of(binding, places)
         self._check(Asked(operator, binding=_items(binding), element=options.get("element", CENTER)))
@@ -235,12 +239,12 @@ class OperatorView(View):
         *,
         name: str | None = None,
         binding: Mapping[str, int] | None = None,
-        places: Places | None = None,
+        places: Places | Sequence[Site] | None = None,
         about: str = "",
     ) -> None:
         """Show another operator in this view; arguments and errors as of the class."""
         operator = _operator(operator)
-        panes = _panes(operator)
+        panes, places = _panes(operator), _places(operator, places)
         binding = _first_of(binding, places)
         self._check(Asked(operator, binding=_items(binding)))
         with self._lock:
@@ -337,10 +341,7 @@ class OperatorView(View):
         """Set the panes of the operator's system; if the open pane is not among them, open another."""
         photos = PHOTOS if self._image is not None else PHOTOS[:-1]
         titles = [[name, pane.title or name] for name, pane in self._panes.items()]
-        system, layers = system_of(self._operator), self._layers
-        if layers is None:
-            layers = [*system.places(self._operator).items()] if isinstance(system, FitsPlaces) else []
-        places = [[name, dict(bound)] for name, bound in layers]
+        places = [[name, bound] for name, bound in layers_of(self._operator, self._layers)]
         choices = {"photo": list(photos), "weights": list(WEIGHTS), "panes": titles, "places": places}
         self.set_trait("choices", choices)
         if self.pane not in self._panes:
@@ -535,6 +536,19 @@ def _operator(value: Any) -> Operator:
 def _panes(operator: Operator) -> dict[str, Pane]:
     """Return the panes of an operator that the browser can draw."""
     return {name: pane for name, pane in panes_of(operator).items() if name in NAMES}
+
+
+def _places(operator: Operator, places: Places | Sequence[Site] | None) -> Places | None:
+    """Return the layers with the operator's sizes. Raises SpecError if it fits none of a network's layers."""
+    if not places or isinstance(places[0], tuple | list):
+        return cast("Places | None", places)
+    from syno_lab.models.slot import costs
+
+    found = costs(operator, cast("Sequence[Site]", places))
+    fitting = [(place.name, place.binding) for place in found if place.binding is not None]
+    if not fitting:
+        raise SpecError(f"places: expected a layer that this operator fits, found none: {found[0].reason}")
+    return fitting
 
 
 def _first_of(binding: Mapping[str, int] | None, places: Places | None) -> Mapping[str, int] | None:

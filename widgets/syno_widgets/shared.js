@@ -353,6 +353,22 @@ function drawSizes(box, title, sizes, live, bind) {
   box.replaceChildren(make("summary", {}, ...asMath(`${title}: ${words}`)), live ? form : "");
 }
 
+/** A menu of the layers of a network: the sizes of the chosen layer are bound. */
+class LayerMenu {
+  constructor(bind) {
+    this.select = make("select", { onchange: () => this.select.value && bind(this.layers[Number(this.select.value)][1]) });
+    this.element = make("p", { class: "syno-places", hidden: true }, make("label", {}, "Layer of a network ", this.select));
+  }
+
+  draw(layers, sizes, live) {
+    this.layers = layers;
+    const shown = layers.findIndex(([, bound]) => Object.entries(sizes).every(([name, number]) => bound[name] === number));
+    this.element.hidden = layers.length === 0 || !live;
+    const options = layers.map(([name], number) => [String(number), name]);
+    fillSelect(this.select, shown < 0 ? [["", "other sizes"], ...options] : options, shown < 0 ? "" : String(shown));
+  }
+}
+
 /** The arrow keys lead from one of `items()` to the next; only one of them is in the order of Tab. */
 function moveAmong(event, items) {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
