@@ -76,6 +76,7 @@ def run_in_rungs(
             sleep=sleep,
             uses_probe=uses_probe,
             elapsed_s=earlier.search_s,
+            begun_at=len(search.log.rungs.trainings()) if earlier.phase == "done" else earlier.begun_at,
             funnel=Funnel.after(earlier.funnel),
         )
         driver.run()

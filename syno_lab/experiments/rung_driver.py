@@ -17,7 +17,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from math import inf
+from math import ceil, inf
 
 import msgspec
 
@@ -116,6 +116,8 @@ class RungDriver(Loop):
         sleep: a function that waits some seconds.
         uses_probe: whether the score of the probe, if the system has a probe, may choose the proposed operators.
         elapsed_s: wall time of earlier processes of this search.
+        begun_at: the number of trainings in the queue when a search that had ended went on with more minutes; its parts
+            begin again with these minutes.
     """
 
     rungs: tuple[Rung, ...]
@@ -126,6 +128,7 @@ class RungDriver(Loop):
     sleep: Callable[[float], None] = time.sleep
     uses_probe: bool = True
     elapsed_s: float = 0.0
+    begun_at: int = 0
     funnel: Funnel = field(default_factory=Funnel)
     phase: str = "timing"
 
@@ -154,6 +157,8 @@ class RungDriver(Loop):
         plan = self.plan = self._planned()
         self._show(now=True)  # show the plan before the rungs begin
         self._begin()
+        if self._has_no_time(plan):
+            return
         self._first_rung(plan)
         for rung in self.rungs[1:]:
             self._next_rung(plan, rung)
@@ -161,6 +166,21 @@ class RungDriver(Loop):
         self._check_failures(least=1)
         self._finals()
         self._show(now=True)
+
+    def _has_no_time(self, plan: Plan) -> bool:
+        """Whether a search that goes on after its end cannot train two more operators; ``end_reason`` then says so."""
+        rungs_s = sum(FEWEST * plan.part(rung.name).each_s for rung in self.rungs)
+        needed_s = (rungs_s + self._finals_s()) / self.settings.workers
+        is_new = self.begun_at and len(self.queue.current()) == self.begun_at
+        left_s = max(0.0, self._remaining_s() / self.settings.workers)
+        if not is_new or left_s >= needed_s:
+            return False
+        self.end_reason = (
+            f"nothing more is trained, because more operators and their finals take {needed_s / 60:.1f} minutes and "
+            f"{left_s / 60:.1f} are left; give --minutes {ceil((self.search_s + needed_s) / 60)} (minutes= in Python)"
+        )
+        self.report(1.0, self.end_reason)
+        return True
 
     def _queue_baselines(self, gaps: int | None = None) -> None:
         """Queue the baseline's final trainings, for times in which workers would otherwise wait.
@@ -220,7 +240,8 @@ class RungDriver(Loop):
         """Draw operators and train them on the first rung, until the remaining time is needed for later parts."""
         first, later = self.rungs[0], self.rungs[1:]
         self.phase = first.name
-        is_over = bool(self._with_more_seeds()) or any(self._trials_on(rung.name) for rung in later)
+        begun = [self._with_more_seeds(self.begun_at), *(self._trials_on(rung.name, self.begun_at) for rung in later)]
+        is_over = any(begun)
         reserve, ahead = self._reserve(plan, first), (first.name, WAITING)
         most = inf if self.settings.trials is None else self.settings.trials
         while not is_over:
@@ -254,12 +275,18 @@ class RungDriver(Loop):
         """Train the best operators of the previous rung on this rung."""
         before = self.rungs[self.rungs.index(rung) - 1]
         self.phase = rung.name
-        if not self._trials_on(rung.name):
-            count = self._room(plan, rung)
-            for number in self._longest_first(survivors(self.scores(before), count, self.shares), before):
+        if not self._trials_on(rung.name, self.begun_at):
+            chosen = self._chosen(before, self._room(plan, rung), self._trials_on(rung.name))
+            for number in self._longest_first(chosen, before):
                 for seed in range(rung.seeds):
                     self.queue.queue(number, rung.name, seed, _RUNGS - self.rungs.index(rung))
         self._finish(rung, gaps=int(rung.is_full))
+
+    def _chosen(self, rung: Rung, count: int, trained: Sequence[RungTraining]) -> list[int]:
+        """Return the numbers of ``count`` survivors of a rung, of operators that are not yet ``trained`` further."""
+        earlier = {training.number for training in trained}
+        best = survivors(self.scores(rung), count + len(earlier), self.shares)
+        return [number for number in best if number not in earlier][:count]
 
     def _longest_first(self, numbers: Iterable[int], rung: Rung) -> list[int]:
         """Sort trials by the time of their trainings on a rung, the longest first, so that all workers end together."""
@@ -277,9 +304,9 @@ class RungDriver(Loop):
         """Train the best operators of the last rung on more seeds: two or more operators, as many as time allows."""
         self.phase, last = CONFIRM, self.rungs[-1]
         seeds = range(last.seeds, last.seeds + MORE_SEEDS)
-        if not self._with_more_seeds():
+        if not self._with_more_seeds(self.begun_at):
             count = int((self._remaining_s() - self._finals_s()) / (MORE_SEEDS * plan.part(CONFIRM).each_s))
-            chosen = survivors(self.scores(last), count, self.shares) if count >= FEWEST else ()
+            chosen = self._chosen(last, count, self._with_more_seeds()) if count >= FEWEST else ()
             for number in self._longest_first(chosen, last):
                 for seed in seeds:
                     self.queue.queue(number, last.name, seed, _RUNGS - len(self.rungs))
@@ -289,7 +316,7 @@ class RungDriver(Loop):
         """Return the number of operators that the rung can train in the remaining time."""
         seconds = self._remaining_s() - self._finals_s() - self._reserve(plan, rung)
         each_s = plan.part(rung.name).each_s
-        return max(FEWEST, int(seconds / each_s))
+        return max(0 if self.begun_at else FEWEST, int(seconds / each_s))
 
     def _reserve(self, plan: Plan, rung: Rung) -> float:
         """Return the worker seconds for later rungs: their planned share of the remaining time before the finals.
@@ -336,10 +363,10 @@ class RungDriver(Loop):
         sure = [Score(row.number, row.ratio, means[row.number]) for row in within if more[row.number] == MORE_SEEDS]
         return max(sure or within, key=lambda row: (row.value, -row.ratio), default=None)
 
-    def _with_more_seeds(self) -> list[RungTraining]:
-        """Return the trainings with additional seeds on the last rung."""
+    def _with_more_seeds(self, since: int = 0) -> list[RungTraining]:
+        """Return the trainings with additional seeds on the last rung; of the queue's trainings from ``since`` on."""
         last = self.rungs[-1]
-        return [training for training in self._trials_on(last.name) if training.seed >= last.seeds]
+        return [training for training in self._trials_on(last.name, since) if training.seed >= last.seeds]
 
     # -- scores ------------------------------------------------------------------------------------------------------
 
@@ -501,8 +528,9 @@ class RungDriver(Loop):
     def _all(self, rung: str) -> list[RungTraining]:
         return [training for training in self.queue.current() if training.rung == rung]
 
-    def _trials_on(self, rung: str) -> list[RungTraining]:
-        return [training for training in self._all(rung) if training.number != BASELINE]
+    def _trials_on(self, rung: str, since: int = 0) -> list[RungTraining]:
+        new = self.queue.current()[since:]
+        return [training for training in new if training.rung == rung and training.number != BASELINE]
 
     def _baseline(self, rung: str) -> TrialOutcome | None:
         for training in self._all(rung):
@@ -548,6 +576,7 @@ class RungDriver(Loop):
             funnel=self.funnel,
             known={str(number): name for number, name in self._known_trials.items()},
             search_s=self.search_s,
+            begun_at=self.begun_at,
             end=self.end_reason,
         )
 

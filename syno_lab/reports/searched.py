@@ -39,7 +39,7 @@ STANDING = (
 TRAINED = (*STANDING, "settings", "end", "baseline", "comparisons", "front", "recorded", "tuning", "lowered", "folder")
 EXAMINED = ("examined", "funnel", "search_s", "cpu_s", "examined_per_cpu_s", "elites", "end", "front", "known")
 UNTRAINED = (*EXAMINED, "untrained", "settings", "baseline", "picture", "folder")
-RUNGS_STATUS = ("phase", "plan", "uses_probe", "funnel", "known", "search_s", "end", "verdict")
+RUNGS_STATUS = ("phase", "plan", "uses_probe", "funnel", "known", "search_s", "begun_at", "end", "verdict")
 TRAINED_STATUS = ("phase", "under_way", "end", "lowered", "tuning", *STANDING)
 UNTRAINED_STATUS = ("phase", *EXAMINED)
 _LATER = ("verdict", "lowered", "tuning")
@@ -279,6 +279,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
         idle_share: the share of the workers' time without a training: proposing, starting processes, loading data.
         last_failure: the last trial that ended without an accuracy, and the reason.
         uses_probe: whether the probe's score chooses the proposed operators.
+        begun_at: the number of trainings that the queue had when the search went on after its end; 0 before its end.
         funnel: the funnel, or None.
         best: the best discovered operator within each share of FLOPs.
         finalists: the trial numbers of the operators in the finals, by the category that each operator won.
@@ -311,6 +312,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     time: Taken = Taken()
     plan: Plan | None = None
     uses_probe: bool = True
+    begun_at: Count = 0
     funnel: Funnel | None = None
     verdict: str = ""
     baseline: Baseline = Baseline()

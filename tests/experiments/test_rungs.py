@@ -149,6 +149,42 @@ def test_a_stopped_search_goes_on(tmp_path: Path) -> None:
     assert len(result["baseline"]["accuracies"]) == 2
 
 
+def test_a_search_that_has_ended_goes_on_with_more_minutes(tmp_path: Path) -> None:
+    """Each part begins again with the time that is new: operators that are new climb the rungs beside the old ones."""
+    known, said = Known(), []
+    first = search(tmp_path, known, chosen(name="it"))
+    rows = len(known.requests)
+    # The same minutes, or hardly more: one line says why nothing is trained, and which minutes are enough.
+    for minutes in (2.0, 2.01):
+        same = search(tmp_path, known, chosen(name="it", minutes=minutes), report=lambda _, line: said.append(line))
+        assert len(known.requests) == rows
+        assert same["end"] == said[-1]
+        assert said[-1].startswith("nothing more is trained, because more operators and their finals take ")
+        assert [same[part] for part in ("best", "finalists", "verdict")] == [
+            first[part] for part in ("best", "finalists", "verdict")
+        ]
+    enough = float(said[-1].split("--minutes ")[1].split()[0])
+    assert 2.01 < enough <= 3
+    asked = chosen(name="it", minutes=enough)
+    with pytest.raises(Stopped):  # a stop in the new time loses nothing
+        search(tmp_path, known, asked, should_stop=lambda: len(known.requests) >= rows + 40)
+    more = search(tmp_path, known, asked)
+    assert max(trained(known).values()) == 1
+    assert more["trials"] > first["trials"]
+    assert more["recorded"][: first["trials"]] != []
+    for name in (FIRST, SECOND, NETWORK):
+        assert more["funnel"]["rungs"][name]["trained"] > first["funnel"]["rungs"][name]["trained"]
+    new = {one["number"] for one in more["recorded"]} - {one["number"] for one in first["recorded"]}
+    with Store.open(tmp_path) as store:
+        queue = store.search("it", chosen(name="it").identity).rungs.trainings()
+    for name in (SECOND, NETWORK):
+        assert new & {one.number for one in queue if one.rung == name}, "new operators go on too"
+    finals = {one.number for one in queue if one.rung == FINAL} - {BASELINE}
+    assert set(more["finalists"].values()) <= finals
+    assert first["time"]["wall_s"] < more["time"]["wall_s"] <= 60 * enough * 1.1
+    assert more["end"] == "its minutes are used"
+
+
 def test_a_search_goes_on_with_the_measures_that_it_began_with(tmp_path: Path) -> None:
     """The first rung ranks by the training loss as it is declared, and by the other one in the plan."""
     known, asked = Known(), chosen(name="it")
