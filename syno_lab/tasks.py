@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Unpack
 
 if TYPE_CHECKING:
     import pandas as pd
+    from plotly.graph_objects import Figure
     from torch import nn
 
     from syno_lab.experiments.own import Data, Model
     from syno_lab.protocol import Operator
+    from syno_lab.reports import Front
+    from syno_lab.reports.figures import Subject
     from syno_lab.sessions.session import Session
     from syno_lab.training import TrainingProgress, TrainingResult
     from syno_lab.trial.request import Training
@@ -247,6 +250,24 @@ class OpenLab:
         order = ["is_baseline", "on_front", "kept"]
         ordered = frame.assign(kept=kept).sort_values(order, ascending=False, kind="stable")
         return (ordered if all else ordered[ordered["kept"]]).drop(columns="kept")
+
+    def figure(
+        self, of: Subject = "front", search: str | None = None, axes: Sequence[str] = ("flops", "accuracy")
+    ) -> Figure:
+        """Return a figure of plotly of a search, or of all searches (:func:`.figures.lab_figure`).
+
+        ``of`` is ``front``, ``curves``, ``funnel``, ``layers`` or ``comparisons``; ``axes`` are the axes of a front.
+        Raises StoreError if there is no such search, or no value for the figure.
+        """
+        from syno_lab.reports.figures import lab_figure
+
+        return lab_figure(self._reader.read(), of, search, axes)
+
+    def pareto(self, search: str | None = None, axes: Sequence[str] = ("flops", "accuracy")) -> Front:
+        """Return the front of a search, or of all, with ``figure()`` for a notebook and ``save("front.pdf")``."""
+        from syno_lab.reports import front_of
+
+        return front_of(self._reader.read().of(search), axes)
 
     def operator(self, name: str) -> Operator:
         """Return the operator of a trial by its key ``search:NAME#12``; with one search also by ``12`` or ``trial 12``.

@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from syno_lab.errors import SynoError
+from syno_lab.errors import StoreError, SynoError
 from syno_lab.reports.axes import axis_value, find_axis, interval_on, of_finals, relative
 from syno_lab.reports.marks import system_and_mark
 from syno_lab.reports.rows import TrialRow
 from syno_lab.store.pareto import Axis, pareto_front
+
+if TYPE_CHECKING:
+    import plotly.graph_objects
 
 
 def short_number(value: float) -> str:
@@ -79,6 +83,30 @@ class Front(NamedTuple):
         The baseline has its own mark and is left out.
         """
         return {point.system: point.mark for point in self.points if point.system and not point.is_baseline}
+
+    def figure(self, title: str = "") -> plotly.graph_objects.Figure:
+        """Return the front for plotly (:func:`.figures.front_figure`). Raises StoreError where it has no point."""
+        from syno_lab.reports.figures import front_figure
+
+        return front_figure(self, title)
+
+    def save(self, path: str | Path, *, title: str = "Trials", **page: Any) -> Path:
+        """Write the same points for a paper, without a browser; see :meth:`.Figure.save` for forms, width and font.
+
+        Raises StoreError where the front has no point, and what :meth:`.Figure.save` raises.
+        """
+        from syno_lab.reports.pictures import FrontFigure
+
+        self.check()
+        return FrontFigure(self, title=title).save(path, **page)
+
+    def check(self) -> None:
+        """Raise StoreError where no trial has a value on all axes, because a figure would be empty."""
+        if not self.points:
+            raise StoreError(
+                f"figure of {' and '.join(axis.text for axis in self.axes)}: expected a trial with a value on each, "
+                f"found none of {self.unplaced}; choose other axes, or train operators first"
+            )
 
 
 def front_of(

@@ -1,13 +1,11 @@
-"""Draws a front: as SVG or PNG and for papers with matplotlib, and as a small SVG for pages without a Jupyter kernel.
+"""Draws a front: for pages and papers with matplotlib, and as a small SVG for pages without a Jupyter kernel.
 
 Equal data give equal files.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Collection, Iterator, Sequence
-from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -94,40 +92,19 @@ def _finals(front: Front) -> str:
 
 
 def front_picture(front: Front, form: str = "svg", *, title: str = "Trials", published: Sequence[Stated] = ()) -> bytes:
-    """Draw the points, the front and the volume over time, on a white background.
+    """Draw the points and the front for a page, on a white background.
 
     Args:
         front: the front; its third axis becomes the colour.
         form: ``svg`` or ``png``.
-        title: a text above the figure.
+        title: a title for the description.
         published: the paper's statements from :func:`.published_on`, only for relative axes.
 
     Raises FormatError for any other ``form``.
     """
     if form not in FORMS:
         raise FormatError(f"expected one of {', '.join(FORMS)} for a picture, found {quoted(form)}")
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    title = printable(title)
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "syno-lab"}):
-        figure = Figure(figsize=(9.5, 4.6), facecolor="white", layout="constrained")
-        left, right = figure.subplots(1, 2, width_ratios=(2.2, 1))
-        left.set_title(title, parse_math=False, fontsize=11)
-        handles = _draw_points(figure, left, front, published if front.is_relative else ())
-        _draw_history(right, front)
-        if len(front.front) <= _MOST_NAMES:
-            draw_names(figure, left, front)
-        if handles:
-            left.legend(handles=handles, loc="best", fontsize=8, framealpha=0.8)
-        buffer = io.BytesIO()
-        figure.savefig(
-            buffer, format=form, dpi=144, facecolor="white", metadata={"Date": None} if form == "svg" else None
-        )
-    if form == "png":
-        return buffer.getvalue()
-    words = escape(describe_front(front, title), quote=True)
-    return buffer.getvalue().decode().replace("<svg ", f'<svg role="img" aria-label="{words}" ', 1).encode()
+    return FrontFigure(front, title=title, published=published).content(form, width="page", points=10.0)
 
 
 class FrontFigure(Figure):
@@ -246,17 +223,6 @@ def _legend_of_systems(front: Front, kinds: Collection[str]) -> list[Any]:
     return handles
 
 
-def _draw_history(axes: Axes, front: Front) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.set_title("hypervolume", fontsize=11)
-    axes.set_xlabel("trials")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(visible=True, color="#e0e0e0", linewidth=0.8)
-    if front.history:
-        axes.step([n for n, _ in front.history], [v for _, v in front.history], where="post", color="#2a7fd4")
-
-
 _LONGEST_NAME = 28
 _LINE = "#767676"
 # The distances from a point to its label in font sizes, the nearest first, and the directions, the usual one first.
@@ -349,7 +315,7 @@ _TICKS = 5
 
 
 def front_sketch(front: Front, title: str = "Trials", published: Sequence[Stated] = ()) -> str:
-    """Draw the points, the front and its volume as SVG text on a white background, as :func:`.front_picture` does.
+    """Draw the points as SVG text on a white background, as :func:`.front_picture` does.
 
     Matplotlib is not imported, because that would delay a notebook's cell. A third axis is only in the description.
     """

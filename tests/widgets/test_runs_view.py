@@ -193,7 +193,9 @@ def test_operators_of_several_systems_are_shown_alike(tmp_path: Path, monkeypatc
         view.close()
 
 
-def test_pictures_and_files_are_sent_when_asked_for(view: RunsView, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_and_files_are_sent_when_asked_for(
+    view: RunsView, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ((picture, _),) = sent(view, monkeypatch, kind="picture", key="search:known#0")
     assert (picture["kind"], picture["key"]) == ("picture", "search:known#0")
     assert picture["svg"].startswith("<svg")
@@ -210,10 +212,12 @@ def test_pictures_and_files_are_sent_when_asked_for(view: RunsView, monkeypatch:
     assert b"hypervolume" in view.export("SVG")
     ((file, (content,)),) = sent(view, monkeypatch, kind="export", form="PDF")
     assert file["name"].endswith(".pdf")
-    assert content == view.figure().content("pdf")
+    assert content == view.save(folder / "front.pdf").read_bytes()
+    keys = {key for trace in view.figure().data for key in trace.customdata or ()}
+    assert keys == set(view.front["keys"])
     assert pdf_inches(content)[0] == pytest.approx(WIDTHS["column"], abs=1e-3)
     assert "on the front" in pdf_texts(content)
-    assert view.export("TeX") == view.figure().content("tex")
+    assert view.export("TeX") == view.save(folder / "front.tex").read_bytes()
     ask(view, kind="export", form="GIF")
     assert view.error == "export: expected one of CSV, Parquet, SVG, PNG, PDF, TeX, found 'GIF'"
 

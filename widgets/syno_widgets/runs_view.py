@@ -40,6 +40,7 @@ from syno_lab.reports import (
     trials_parquet,
 )
 from syno_lab.reports.axes import LATENCY
+from syno_lab.reports.figures import front_figure
 from syno_lab.reports.in_network import find_network, shared_sizes, shown_layers
 from syno_lab.reports.pictures import describe_front
 from syno_lab.reports.published import Stated
@@ -68,6 +69,7 @@ from syno_widgets.working import Work
 
 if TYPE_CHECKING:
     import pandas as pd
+    from plotly.graph_objects import Figure
 
 _FILES = (
     *("shared.js", "jobs_view.js", "runs_chart.js", "runs_front.js", "runs_table.js", "runs_search.js"),
@@ -270,8 +272,7 @@ class RunsView(Comparing, LookingView):
     def export(self, form: str) -> bytes:
         """Return the results as a file: ``CSV`` or ``Parquet`` (selected trials, else all), or the front.
 
-        The front is an ``SVG`` or ``PNG`` for a page, with its hypervolume over time. For a paper's column it is a
-        ``PDF`` or ``TeX``, without the hypervolume (:meth:`figure` has more).
+        The front is an ``SVG`` or ``PNG`` for a page, a ``PDF`` or ``TeX`` for a paper's column (:meth:`save`).
 
         Raises:
             SynoError: the form is unknown, or the lab cannot be read.
@@ -283,28 +284,36 @@ class RunsView(Comparing, LookingView):
                 self.refresh()
             assert self._reading is not None
             rows, targets, best = self._chosen_rows(bool(self.selected)), self._reading.targets, self._on_front()
-            front, title, paper = self._front, self._title(), self._paper()
-        # Draw without the lock, because drawing takes a second or two.
         if form in ("CSV", "Parquet"):
             return (trials_csv if form == "CSV" else trials_parquet)(rows, targets, best)
-        if front is None:
-            raise StoreError(_NO_FRONT)
+        front, title, paper = self._shown_front()
         if form in ("PDF", "TeX"):
             return FrontFigure(front, title=title, published=paper).content(FORMS[form])
         return front_picture(front, FORMS[form], title=title, published=paper)
 
-    def figure(self) -> FrontFigure:
-        """Return the shown front as a figure for a paper: ``view.figure().save("front.pdf", width="column")``.
+    def figure(self) -> Figure:
+        """Return the shown front as a figure of plotly. Raises SynoError as :meth:`save`, without its file."""
+        front, title, paper = self._shown_front()
+        return front_figure(front, title, paper)
+
+    def save(self, path: str | Path, **page: Any) -> Path:
+        """Write the shown front for a paper: ``view.save("front.pdf", width="column")`` (:meth:`.Figure.save`).
 
         Raises:
-            SynoError: the lab cannot be read, or two of the axes are the same.
+            SynoError: the lab cannot be read, two axes are the same, no trial has a value on all axes, the suffix or
+                an option is unknown, or the file cannot be written.
         """
+        front, title, paper = self._shown_front()
+        front.check()
+        return FrontFigure(front, title=title, published=paper).save(path, **page)
+
+    def _shown_front(self) -> tuple[Front, str, list[Stated]]:
         with self._lock:
             if self._reading is None:
                 self.refresh()
             if self._front is None:
                 raise StoreError(_NO_FRONT)
-            return FrontFigure(self._front, title=self._title(), published=self._paper())
+            return self._front, self._title(), self._paper()
 
     def compare(self, *keys: str) -> Compare:
         """Compare the operators of two to four trials below the view; without keys, those of the selected trials.

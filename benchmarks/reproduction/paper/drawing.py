@@ -9,10 +9,13 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.drawing.figure import Figure, Page, fit_labels, legend_above, renderer_of
+from syno_lab.errors import StoreError
 from syno_lab.inputs import printable
+from syno_lab.reports.figures import bars_of, blank, plain
 from syno_lab.reports.pictures import PAPER
 
 if TYPE_CHECKING:
+    import plotly.graph_objects
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Plot
 
@@ -71,6 +74,39 @@ def draw(shown: PaperFigure, form: str) -> bytes:
         return buffer.getvalue()
     words = escape(printable(shown.text), quote=True)
     return buffer.getvalue().decode().replace("<svg ", f'<svg role="img" aria-label="{words}" ', 1).encode()
+
+
+def plotly_figure(shown: PaperFigure) -> plotly.graph_objects.Figure:
+    """The figure for plotly: a trace for each series, one panel for each unit, and the paper's series in purple."""
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    panels = shown.panels
+    if not any(one.values for one in shown.series):
+        raise StoreError(f"{shown.name}: expected a value to draw, found none; give a lab or a file with results")
+    figure = blank(title=shown.title)
+    if shown.kind == "table":
+        heads, *rows = _grid(shown)[0]
+        columns = [[plain(text) for text in column] for column in zip(*rows, strict=True)]
+        return figure.add_trace(go.Table(header={"values": [*map(plain, heads)]}, cells={"values": columns}))
+    figure = make_subplots(rows=len(panels), figure=figure)
+    for row, panel in enumerate(panels, 1):
+        for number, one in enumerate(panel.series):
+            places, values = [place for place, _ in one.values], [value for _, value in one.values]
+            error = bars_of(values, one.ranges or [None] * len(values))
+            colour = PAPER if one.is_paper else _COLOURS[number % len(_COLOURS)]
+            given: dict[str, Any] = {"x": places, "y": values, "error_y": error, "name": plain(one.name)}
+            if panel.kind == "bars" and not one.is_range:
+                figure.add_bar(**given, marker={"color": colour}, row=row, col=1)
+                continue
+            if one.spans:
+                given["error_x"] = bars_of([float(place) for place in places], one.spans)
+            mode = "lines+markers" if one.is_line else "markers"
+            figure.add_scatter(**given, mode=mode, marker={"color": colour, "size": 9}, row=row, col=1)
+        axis = {"title_text": plain(panel.x), "type": "log"} if panel.is_log_x else {"title_text": plain(panel.x)}
+        figure.update_xaxes(**axis, row=row, col=1)
+        figure.update_yaxes(title_text=plain(panel.y), row=row, col=1)
+    return figure.update_layout(height=120 + 340 * len(panels))
 
 
 class PaperPicture(Figure):

@@ -22,6 +22,7 @@ from syno_lab.versioned import reason
 
 if TYPE_CHECKING:
     import pandas as pd
+    from plotly.graph_objects import Figure
 
 
 class HasFolder(Protocol):
@@ -152,6 +153,12 @@ class PaperFigure:
         from reproduction.paper.drawing import draw
 
         return draw(self, "png")
+
+    def figure(self) -> Figure:
+        """The figure for plotly, to edit and combine. Raises StoreError where it has no value."""
+        from reproduction.paper.drawing import plotly_figure
+
+        return plotly_figure(self)
 
     def save(self, path: str | Path, **options: Any) -> Path:
         """Write the figure in the form of the suffix, whole or not at all.
