@@ -55,4 +55,31 @@ def _ratio(row: Result, kind: str) -> float:
     return float(found["ratio"] if isinstance(found, dict) else found)
 
 
-PARTS = (single("training-time", training_time),)
+def power(result: Result) -> str:
+    """For each planted difference and spread of the seeds, the shares of the verdicts and of the kept promises."""
+    heads = [
+        "planted",
+        "seeds' spread",
+        "worse",
+        "better",
+        "equal",
+        "undecided",
+        "the plan's least",
+        "told",
+        "of these decided",
+    ]
+    rows = (
+        [
+            "the plan's least" if row["points"] is None else f"{row['points']:g} points worse",
+            f"{row['spread']:g} points",
+            *(f"{row[verdict]:.1%}" for verdict in ("worse", "better", "equal", "undecided")),
+            f"{row['least']:.1f} points",
+            f"{row['told']} of {row['runs']}",
+            "" if row["told_decided"] is None else f"{row['told_decided']:.1%}",
+        ]
+        for row in result["rows"]
+    )
+    return f"{table(heads, rows)}\n\nThe seed of all draws: {result['seed']}."
+
+
+PARTS = (single("training-time", training_time), single("power", power))

@@ -217,6 +217,15 @@ class SearchChoice(Plain, frozen=True, kw_only=True):
         bool, setting("Train nothing: rank operators by the score of a probe, about a tenth of a second each.")
     ] = False
     seed: Annotated[int, setting("The seed of the search; trainings have seed 0.", least=0)] = 0
+    equal_within: Annotated[
+        float,
+        setting(
+            "Call an operator equal to the baseline if the whole interval of their difference is within so many "
+            "percentage points.",
+            metavar="POINTS",
+            above=0,
+        ),
+    ] = 2.0
     lower_within: Annotated[
         float | None,
         setting(

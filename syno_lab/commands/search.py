@@ -368,6 +368,7 @@ def _advised(again: str, folder: Path) -> Iterator[None]:
 
 def _say(plain: Mapping[str, JSON], *, is_whole: bool) -> None:
     from syno_lab.reports.searched import searched
+    from syno_lab.store.verdicts import sentence
 
     if plain.get("untrained"):
         say_untrained(plain)
@@ -394,9 +395,8 @@ def _say(plain: Mapping[str, JSON], *, is_whole: bool) -> None:
     for share, compared in result.comparisons.items():
         which = "best known" if share == "known" else f"best within {_within(share)}"
         say(
-            f"{which} - baseline: {compared.measure} {compared.by} ({len(compared.seeds)} seeds), "
-            f"{compared.flops_ratio:.3f} of the FLOPs, {compared.params_ratio:.3f} of the parameters: "
-            f"{compared.verdict}"
+            f"{which}, {compared.flops_ratio:.3f} of the FLOPs, {compared.params_ratio:.3f} of the parameters: "
+            f"{sentence(compared)}"
         )
     for lowered in result.lowered or ():
         say(f"limit lowered to {lowered['replaced_ratio']:.3f} of the replaced FLOPs after trial {lowered['number']}")

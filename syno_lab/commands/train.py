@@ -17,6 +17,7 @@ from syno_lab.commands.output import Reporter, say, say_table, write_json
 from syno_lab.errors import DataError, SpecError, SynoError
 from syno_lab.scratch import scratch
 from syno_lab.settings import TrialSettings
+from syno_lab.store.verdicts import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -205,7 +206,4 @@ def _say(request: TrialRequest, stage: Stage) -> None:
         ]
     )
     for label, diff in stage.comparisons.items():
-        say(
-            f"{label} - baseline: {diff.measure} {diff.interval} (over the test examples, {len(diff.seeds)} seeds), "
-            f"{diff.flops_ratio:.3f} of the FLOPs"
-        )
+        say(f"{label}, {diff.flops_ratio:.3f} of the FLOPs: {sentence(diff)}")

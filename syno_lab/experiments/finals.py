@@ -103,4 +103,4 @@ def against(settings: SearchSettings, baselines: list[TrialOutcome], operators: 
     Raises TrainingError for trainings on two machines, see :func:`baselines_beside`.
     """
     training = msgspec.structs.replace(settings.training, holdout=None)
-    return compared(training, list(settings.seeds), baselines, operators)
+    return compared(training, list(settings.seeds), baselines, operators, within=settings.equal_within)

@@ -30,6 +30,7 @@ from syno_lab.reports.progress import plan_table, read_progress, title
 from syno_lab.reports.searched import searched
 from syno_lab.reports.text_tables import table_text
 from syno_lab.store.place import lab_folder
+from syno_lab.store.verdicts import EQUAL_WITHIN
 from syno_lab.systems import DEFAULT_NAME, find_system, format_named, read_operator
 from syno_lab.training import TrainingProgress, TrainingResult, train
 from syno_lab.training.files import write_whole
@@ -74,7 +75,7 @@ class Improvement:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the best discovered operator."""
+        """The verdict on the best discovered operator, with its difference and interval, in one sentence."""
         return str(self.result["verdict"])
 
     @property
@@ -148,6 +149,7 @@ def improve(
     rules: Sequence[RuleFunction] = (),
     reward: RewardFunction | None = None,
     flops: float = FLOPS,
+    equal_within: float = EQUAL_WITHIN,
     system: str = DEFAULT_NAME,
     workers: int | None = None,
     say: Say | None = None,
@@ -175,6 +177,8 @@ def improve(
         rules: your own functions that reject steps of operators (:func:`.own_choice.with_choice`).
         reward: your own function that rates a trained operator from 0 to 1; None: its accuracy.
         flops: the most FLOPs of an operator, as a share of the replaced layers' FLOPs.
+        equal_within: the percentage points (for a text: hundredths of a nat) within which an operator is equal to the
+            unchanged network, if the whole interval of their difference is within them.
         system: the system of the operators, or several with commas between them; not αNAS, which edits whole networks
             (``syno-lab search --system alpha``).
         workers: the number of trainings at a time, if trainings are jobs; None: one for each core.
@@ -213,6 +217,7 @@ def improve(
         max_traffic_ratio=4.0,
         workers=count,
         seeds=final_seeds(seeds),
+        equal_within=equal_within,
         limits={"max_primitives": 10},
         weight_limits="primary",
         starts_with_known=True,

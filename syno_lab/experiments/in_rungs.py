@@ -24,8 +24,8 @@ from syno_lab.reports.why import write_pages
 from syno_lab.store import SearchLog, SearchTrial, Store
 from syno_lab.store.outcomes import Comparison
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungTraining
+from syno_lab.store.verdicts import Verdict, sentence
 from syno_lab.trial import TrialOutcome
-from syno_lab.trial.compare import Verdict
 from syno_lab.trial.rungs import rungs_of
 from syno_lab.versioned import JSON
 
@@ -48,7 +48,7 @@ def run_in_rungs(
     """Run the search of ``settings``, or continue it from the store; its minutes bound the whole search.
 
     ``workers`` is a function from the search's records in the store to its workers. ``folder`` gets the files for views
-    (:mod:`.watching`) and, at the end, the result. The result's ``verdict`` is the text of a :class:`.Verdict` on the
+    (:mod:`.watching`) and, at the end, the result. The result's ``verdict`` is the sentence (:mod:`.verdicts`) on the
     best discovered operator within the largest share of FLOPs. ``not_compared`` has the reason for each finalist that
     could not be compared, because its finals ran on two machines.
 
@@ -154,18 +154,17 @@ def _result(search: Begun, driver: RungDriver, process_s: float) -> Searched:
         finalists=finalists,
         comparisons=comparisons,
         not_compared=not_compared,
-        verdict=str(verdict(best, comparisons)),
+        verdict=verdict(best, comparisons),
         front=tuple(map(point, driver.scores(driver.rungs[-1]))),
         recorded=search.recorded(driver.known, passed),
     )
 
 
-def verdict(best: Mapping[str, Point | None], comparisons: Mapping[str, Comparison]) -> Verdict:
+def verdict(best: Mapping[str, Point | None], comparisons: Mapping[str, Comparison]) -> str:
     """Return the verdict on the best discovered operator, within the largest share of FLOPs that has an operator."""
     if not any(best.values()):
-        return Verdict.none_found
-    text = next((comparisons[name].verdict for name in best if name in comparisons), None)
-    return Verdict.untrained if text is None else Verdict(text)
+        return str(Verdict.none_found)
+    return next((sentence(comparisons[name]) for name in best if name in comparisons), str(Verdict.untrained))
 
 
 def times(settings: SearchSettings, driver: RungDriver, trainings: Sequence[RungTraining], process_s: float) -> Taken:

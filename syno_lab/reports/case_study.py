@@ -21,6 +21,7 @@ from syno_lab.reports.progress import finals_table, funnel_picture, progress_of,
 from syno_lab.reports.searched import searched
 from syno_lab.reports.text_tables import Table, table_text
 from syno_lab.reports.why import read_why, why_text
+from syno_lab.store.verdicts import sentence
 from syno_lab.systems import find_system
 from syno_lab.versioned import JSON
 
@@ -121,11 +122,9 @@ def findings(study: Study) -> list[str]:
         if final is None or final.by is None:
             sentences.append(f"{text}; it was not compared.")
             continue
-        by, interval = final.texts
         sentences.append(
             f"{text}. Its {final.measure} in the finals is {final.operator or 0:.3f}, that of the network as it is "
-            f"{final.baseline or 0:.3f}: {by} ({final.by.confidence:.0%} interval {interval}, "
-            f"{len(final.seeds)} seeds), {final.verdict}."
+            f"{final.baseline or 0:.3f}: {sentence(final)}."
         )
     return sentences or ["No operator came to the finals."]
 

@@ -18,9 +18,9 @@ from syno_lab.inputs import count_of, printable
 from syno_lab.reports.pictures import LOOKS
 from syno_lab.reports.searched import RESULT, STATUS, Funnel, Plan, PlanPart, Point, read_said, searched
 from syno_lab.reports.text_tables import Cell, Table
-from syno_lab.store.outcomes import Comparison
 from syno_lab.store.pareto import pareto_front
 from syno_lab.store.rungs import CONFIRM, FINAL
+from syno_lab.store.verdicts import sentence
 from syno_lab.versioned import JSON
 
 FINALS, MORE_SEEDS = "finals", "more seeds"
@@ -37,7 +37,7 @@ _OTHERS = {
     "draws": "drawing and probing operators",
     MORE_SEEDS: "the best of the last rung again",
 }
-_LONGEST = 60
+_LONGEST, _LONGEST_SENTENCE = 60, 200
 _MOST_TIED = 3  # names of equal operators in one row
 
 
@@ -105,7 +105,7 @@ def progress_of(found: Mapping[str, JSON], name: str) -> Progress | None:
         max(1, plan.workers),
         parts,
         _stages(content.funnel, parts),
-        _name(content.verdict),
+        _sentence(content.verdict),
     )
 
 
@@ -128,6 +128,10 @@ def title(rung: str) -> str:
 
 def _name(text: str) -> str:
     return printable(text, _LONGEST)
+
+
+def _sentence(text: str) -> str:
+    return printable(text, _LONGEST_SENTENCE)
 
 
 def plan_table(plan: Progress) -> Table:
@@ -207,28 +211,25 @@ def front_points(points: Sequence[Point], finalists: Collection[int | None], *, 
 def finals_table(result: Mapping[str, JSON], *, is_whole: bool = False) -> Table:
     """Return the front of a result: the baseline first, then the groups of :func:`front_points`.
 
-    Accuracies of the rung (held-out images) and of the finals (test images) are two columns. An interval is for the
-    difference from the baseline, over seeds and images if there are several seeds.
+    Accuracies of the rung (held-out images) and of the finals (test images) are two columns.
     """
     content, progress = searched(result), progress_of(result, "")
     rungs = [stage.name for stage in progress.stages if stage.is_trained] if progress else []
     last = next((name for name in reversed(rungs) if name not in (FINALS, MORE_SEEDS)), "the last rung")
     heads = (
         *("operator", "of the replaced FLOPs", "parameters", f"accuracy on {last}, held out", "accuracy of the finals"),
-        *("against the baseline", "interval", "seeds", "verdict"),
+        "verdict",
     )
     base = content.baseline
-    seeds = None if base.accuracies is None else len(base.accuracies)
-    rows: list[list[Cell]] = [
-        ["baseline", "1.000", base.params or 0, None, _three(base.accuracy), None, None, seeds, None]
-    ]
+    rows: list[list[Cell]] = [["baseline", "1.000", base.params or 0, None, _three(base.accuracy), None]]
     is_joint = "," in content.settings.system
     groups = front_points(content.front, content.finals, is_whole=is_whole)
     for group in groups:
         point, names = group[0], [_point_name(point, is_joint) for point in group]
         name = ", ".join(names[:_MOST_TIED]) + (f" and {len(names) - _MOST_TIED} more" if names[_MOST_TIED:] else "")
         final = content.finals.get(point.number or 0)
-        rows.append([name, _three(point.replaced_ratio), point.params, _three(point.accuracy), *_final_cells(final)])
+        cells = (None, None) if final is None else (_three(final.operator), _sentence(sentence(final)))
+        rows.append([name, _three(point.replaced_ratio), point.params, _three(point.accuracy), *cells])
     excluded = "".join(
         f"; {_name(name)} is not compared: {printable(why, 200)}" for name, why in content.not_compared.items()
     )
@@ -240,11 +241,6 @@ def finals_table(result: Mapping[str, JSON], *, is_whole: bool = False) -> Table
 def _point_name(point: Point, is_joint: bool) -> str:
     more = point.known or (point.system if is_joint else "")  # the name of a known operator contains its system
     return f"trial {point.number or 0}" + (f" ({_name(more)})" if more else "")
-
-
-def _final_cells(one: Comparison | None) -> list[Cell]:
-    """Return accuracy, difference from the baseline, interval, seeds and verdict of a comparison; empty without one."""
-    return [None] * 5 if one is None else [_three(one.operator), *one.texts, len(one.seeds), _name(one.verdict)]
 
 
 def _three(number: float | None) -> str | None:

@@ -19,6 +19,7 @@ from syno_lab.reports.text_tables import Table, cell_text, html_page, html_table
 from syno_lab.store.latencies import latency_title
 from syno_lab.store.outcomes import Comparison
 from syno_lab.store.rungs import FINAL
+from syno_lab.store.verdicts import sentence
 from syno_lab.systems import read_operator, system_of
 from syno_lab.versioned import JSON
 
@@ -88,8 +89,8 @@ def why_tables(found: Why) -> list[Table]:
     tables = [Table("The network with it", ("", "value", "of the baseline's"), rows)]
     finals = [_final(name, comparison) for name, comparison in found.comparisons.items()]
     if finals:
-        wide = ("best within", "baseline", "with it", "difference", "interval", "seeds", "verdict")
-        tables.append(Table("Finals, on the test data", wide, finals))
+        heads = ("best within", "baseline", "with it", "verdict")
+        tables.append(Table("Finals, on the test data", heads, finals))
     if row.rungs:
         heads = ("rung", "seeds", "measure", "accuracy", "baseline's there", "outcome")
         tables.append(Table("Rungs", heads, [_passed(entry, found.baseline) for entry in row.rungs]))
@@ -197,5 +198,4 @@ def _passed(trainings: OnRung, baseline: TrialRow | None) -> list[str]:
 
 
 def _final(name: str, one: Comparison) -> list[str]:
-    by, interval = (text or "" for text in one.texts)
-    return [name, _measure(one.baseline), _measure(one.operator), by, interval, str(len(one.seeds)), one.verdict]
+    return [name, _measure(one.baseline), _measure(one.operator), sentence(one)]

@@ -110,9 +110,11 @@ class Comparison(Plain, frozen=True, kw_only=True):
             shows how much the choice of test images matters; ``by_seed`` shows how much the seed matters.
         by_seed: operator - baseline for each seed.
         over_seeds: operator - baseline with an interval over seeds *and* images
-            (:func:`syno_lab.trial.two_way_bootstrap`), the range to expect for another training; None with one seed.
+            (:func:`syno_lab.trial.two_way_interval`), the range to expect for another training; None with one seed.
         verdict: the verdict of the comparison (:class:`syno_lab.trial.Verdict`), by ``over_seeds`` if present, else by
-            ``interval``.
+            ``interval``. :func:`.verdicts.sentence` words it.
+        within: the margin of the verdict "equal" in percentage points or hundredths of a nat; 0: it cannot be given.
+        examples: the number of test examples; 0 where it is unknown.
         measured_on: the images (or the part of a text) of the measure.
         machine: the machine of all trainings; empty where it is unknown.
         seed_spread: the estimated standard deviation of the baseline's accuracy between seeds on this machine; None
@@ -134,6 +136,8 @@ class Comparison(Plain, frozen=True, kw_only=True):
     operators: tuple[TrialOutcome, ...] = ()
     over_seeds: Interval | None = None
     verdict: str = ""
+    within: float = 0.0
+    examples: int = 0
     measured_on: MeasuredOn = "test"
     machine: str = ""
     seed_spread: float | None = None

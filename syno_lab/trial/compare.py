@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from enum import StrEnum
 from statistics import stdev
 from typing import Literal
 
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from syno_lab.errors import TrainingError
 from syno_lab.inputs import quoted
 from syno_lab.store.outcomes import Comparison, Interval
+from syno_lab.store.verdicts import EQUAL_WITHIN, verdict_of
 from syno_lab.trial.examples import examples_of
 from syno_lab.trial.facts import facts_of
 from syno_lab.trial.machine import one_machine
@@ -25,19 +25,10 @@ from syno_lab.trial.request import TrialOutcome, TrialRequest
 
 RESAMPLES = 10_000
 _NUMBERS_AT_ONCE = 1 << 24
+#: The least standard deviation of a score between seeds that a plan expects.
+SEED_SPREAD = 0.01
 #: A network is above chance level if a random guess is as good with a probability of at most 1 / ``ONCE_IN``.
 ONCE_IN = 1000
-
-
-class Verdict(StrEnum):
-    """The result of comparing an operator with its baseline; the value is a text to show."""
-
-    better = "better than the baseline"
-    worse = "worse than the baseline"
-    undecided = "no difference from the baseline shown"
-    at_chance = "at chance level: no better than guessing"
-    untrained = "not trained enough to tell"
-    none_found = "no new operator was found"
 
 
 def is_at_chance(accuracy: float, count: int, guess: float) -> bool:
@@ -45,19 +36,6 @@ def is_at_chance(accuracy: float, count: int, guess: float) -> bool:
     from scipy.stats import binom
 
     return bool(binom.sf(round(accuracy * count) - 1, count, guess) > 1 / ONCE_IN)
-
-
-def verdict_of(
-    low: float, high: float, *, higher_is_better: bool = True, at_chance: bool = False, trained: bool = True
-) -> Verdict:
-    """Return the verdict on an operator; the interval of its difference from the baseline is ``low`` to ``high``."""
-    if not trained:
-        return Verdict.untrained
-    if at_chance:
-        return Verdict.at_chance
-    if low <= 0 <= high:
-        return Verdict.undecided
-    return Verdict.better if (low > 0) == higher_is_better else Verdict.worse
 
 
 def seed_spread(outcomes: Iterable[TrialOutcome]) -> float | None:
@@ -110,22 +88,19 @@ def paired_bootstrap(
     return Interval(difference=mean, low=float(interval.low), high=float(interval.high), confidence=confidence)
 
 
-def two_way_bootstrap(
-    baseline: ArrayLike,
-    operator: ArrayLike,
-    *,
-    confidence: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Interval:
-    """Return the mean of ``operator`` - ``baseline`` [S, N], with its bootstrap interval over S seeds and N examples.
+def two_way_interval(baseline: ArrayLike, operator: ArrayLike, *, confidence: float = 0.95) -> Interval:
+    """Return the mean of ``operator`` - ``baseline`` [S, N], with its t interval over S seeds and N examples.
 
-    The interval covers other seeds and other test images. So seeds and examples are drawn with replacement,
-    independently, and alike for both arrays. The interval is the percentile interval (the pigeonhole bootstrap, Owen
-    2007). This bootstrap counts the variation of single answers twice, and is inexact for few seeds. In 800 simulated
-    comparisons with 1,000 images, its 95 % interval held the truth in 95.8 to 99.3 % with five seeds, depending on the
-    seeds' variation, and in 93 % with three. Raises TrainingError if the shapes differ, if there are fewer than two
-    seeds or examples, or if ``confidence`` is not between 0 and 1.
+    The variance is a sum of three parts. For the examples: the variance of the paired differences of the means over
+    the seeds, divided by N; for right and wrong answers with one more difference among them, half of it in each
+    direction (Agresti and Min 2005), because no difference among few examples does not prove that there is none. For
+    the seeds of each network: the variance of the means over the examples, divided by S, and at least what single
+    answers cause. The same seed draws different weights in two networks, so seeds are no pairs. The degrees of freedom
+    are Satterthwaite's (1946). The interval is cautious, because the parts of seeds and examples both have the
+    variation of single answers: ``benchmarks/power.py`` counts how often it decides, and how often it is wrong.
+
+    Raises TrainingError if the shapes differ, if there are fewer than two seeds or examples, or if ``confidence`` is
+    not between 0 and 1.
     """
     baselines, operators = np.asarray(baseline, dtype=float), np.asarray(operator, dtype=float)
     if baselines.shape != operators.shape or baselines.ndim != 2 or min(baselines.shape) < 2:
@@ -135,22 +110,61 @@ def two_way_bootstrap(
         )
     if not 0 < confidence < 1:
         raise TrainingError(f"expected confidence as a number between 0 and 1, found {quoted(confidence)}")
-    differences = operators - baselines
-    seeds, count = differences.shape
-    rng = np.random.default_rng(seed)
-    means = np.empty(resamples)
-    at_once = max(1, _NUMBERS_AT_ONCE // (8 * count))
-    for first in range(0, resamples, at_once):
-        number = min(at_once, resamples - first)
-        # How often each seed and each example is drawn, [number, S] and [number, N].
-        rows = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=number)
-        columns = rng.multinomial(count, np.full(count, 1 / count), size=number)
-        means[first : first + number] = ((rows @ differences) * columns).sum(axis=1) / (seeds * count)
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    seeds, count = baselines.shape
+    differences = (operators - baselines).mean(axis=0)
     mean = float(differences.mean())
-    if np.ptp(differences) == 0:
-        low = high = mean
-    return Interval(difference=mean, low=float(low), high=float(high), confidence=confidence)
+    parts = [(example_variance(differences, bool(np.isin([baselines, operators], (0, 1)).all())), count - 1)]
+    for scores in (baselines, operators):
+        single = float(scores.var(axis=0, ddof=1).mean()) / count
+        parts.append((max(float(scores.mean(axis=1).var(ddof=1)), single) / seeds, seeds - 1))
+    half = t_error(parts, (1 + confidence) / 2)
+    return Interval(difference=mean, low=mean - half, high=mean + half, confidence=confidence)
+
+
+def least_difference(baselines: ArrayLike, seeds: int, *, confidence: float = 0.95, power: float = 0.8) -> float:
+    """Return the least difference from the baseline that a comparison on ``seeds`` seeds decides, in the scores' unit.
+
+    The comparison decides it with the probability ``power``. Its variance is estimated from trainings of the baseline,
+    ``baselines`` [T, N]: the operator's answers are as if they differed from the baseline's as much as those of another
+    training, on all seeds alike. Another seed changes the mean by :data:`SEED_SPREAD` or more, because two trainings
+    that happen to be alike do not show that all are. With T = 1, the variation of single answers is taken to be that
+    between the examples.
+    """
+    scores = np.asarray(baselines, dtype=float)
+    trained, count = scores.shape
+    single = float(scores.var(axis=0, ddof=1).mean() if trained > 1 else scores.var()) / count
+    extra = 1 / (count * (count + 1)) if np.isin(scores, (0, 1)).all() else 0.0
+    parts = [(2 * single + extra, max(1, count - 1))]
+    if seeds > 1:
+        means = float(scores.mean(axis=1).var(ddof=1)) if trained > 1 else 0.0
+        parts += [(max(means, SEED_SPREAD**2 + single) / seeds, seeds - 1)] * 2
+    return t_error(parts, (1 + confidence) / 2, power)
+
+
+def example_variance(differences: NDArray[np.float64], are_answers: bool) -> float:
+    """Return the variance of the mean of ``differences`` [N]; see :func:`two_way_interval`.
+
+    ``are_answers``: whether these are differences of right (1) and wrong (0) answers.
+    """
+    count = len(differences)
+    return (
+        (float(((differences - differences.mean()) ** 2).sum()) + are_answers) / (count - 1 + 2 * are_answers) / count
+    )
+
+
+def t_error(parts: Iterable[tuple[float, int]], *quantiles: float) -> float:
+    """Return the standard error times the sum of these quantiles of the t distribution.
+
+    ``parts`` are independent variances with their degrees of freedom; the variance is their sum (Satterthwaite 1946).
+    """
+    from scipy.stats import t
+
+    known = [(variance, free) for variance, free in parts if variance > 0]
+    total = math.fsum(variance for variance, _ in known)
+    if not total:
+        return 0.0
+    free = total**2 / math.fsum(variance**2 / free for variance, free in known)
+    return math.sqrt(total) * math.fsum(float(t.ppf(quantile, free)) for quantile in quantiles)
 
 
 def compared(
@@ -160,8 +174,11 @@ def compared(
     operators: list[TrialOutcome],
     *,
     confidence: float = 0.95,
+    within: float = EQUAL_WITHIN,
 ) -> Comparison:
     """Compare finished trials, in the order of ``seeds``; ``request`` names their data.
+
+    ``within`` is the margin of the verdict "equal", see :func:`.verdict_of`; one seed cannot show equality.
 
     Raises TrainingError for trials without stored predictions (``keep_predictions``), on different test data, or on
     different machines.
@@ -181,7 +198,7 @@ def compared(
         labels = examples_of(request).test_labels
     first, second = _scores(baselines, labels), _scores(operators, labels)
     interval = paired_bootstrap(first, second, confidence=confidence)
-    over_seeds = two_way_bootstrap(first, second, confidence=confidence) if len(seeds) > 1 else None
+    over_seeds = two_way_interval(first, second, confidence=confidence) if len(seeds) > 1 else None
     return Comparison(
         measure=measure,
         baseline=float(first.mean()),
@@ -194,21 +211,26 @@ def compared(
         baselines=tuple([msgspec.structs.replace(trial, predictions=None, losses=None) for trial in baselines]),
         operators=tuple([msgspec.structs.replace(trial, predictions=None, losses=None) for trial in operators]),
         over_seeds=over_seeds,
-        verdict=str(_verdict(over_seeds or interval, second, labels, facts.outputs)),
+        verdict=str(
+            verdict_of(
+                over_seeds or interval,
+                within if over_seeds else 0.0,
+                higher_is_better=labels is not None,
+                at_chance=_is_guess(second, labels, facts.outputs),
+            )
+        ),
+        within=within if over_seeds else 0.0,
+        examples=first.shape[1],
         measured_on=trials[0].measured_on,
         machine=machine,
         seed_spread=seed_spread(baselines),
     )
 
 
-def _verdict(
-    interval: Interval, scores: NDArray[np.float64], labels: NDArray[np.int64] | None, outputs: int
-) -> Verdict:
+def _is_guess(scores: NDArray[np.float64], labels: NDArray[np.int64] | None, outputs: int) -> bool:
     if labels is None:
-        at_chance = bool(scores.mean() >= math.log(outputs))  # the loss of a uniform guess
-    else:
-        at_chance = is_at_chance(scores.mean(), len(labels), float(np.bincount(labels).max()) / len(labels))
-    return verdict_of(interval.low, interval.high, higher_is_better=labels is not None, at_chance=at_chance)
+        return bool(scores.mean() >= math.log(outputs))  # the loss of a uniform guess
+    return is_at_chance(scores.mean(), len(labels), float(np.bincount(labels).max()) / len(labels))
 
 
 def _scores(trials: list[TrialOutcome], labels: NDArray[np.int64] | None) -> NDArray[np.float64]:

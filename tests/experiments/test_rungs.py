@@ -34,7 +34,7 @@ from syno_lab.reports.progress import finals_table
 from syno_lab.reports.searched import Searched, searched
 from syno_lab.store import Store
 from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TIMING
-from syno_lab.trial import TrialOutcome, TrialRequest
+from syno_lab.trial import Comparison, TrialOutcome, TrialRequest, sentence
 
 FIRST, SECOND, NETWORK = (rung.name for rung in RUNGS)
 
@@ -88,7 +88,7 @@ def test_the_best_go_on_and_nothing_is_trained_twice(tmp_path: Path) -> None:
         assert is_final == (request.seed in asked.seeds)
         assert (request.holdout is None) == is_final
     assert result["time"]["wall_s"] <= 60 * 2 * 1.1
-    assert result["verdict"] == result["comparisons"][next(iter(SHARES))]["verdict"]
+    assert result["verdict"] == sentence(Comparison.from_dict(result["comparisons"][next(iter(SHARES))]))
     assert not result["not_compared"]
     shares = result["time"]["shares"]
     assert sum(shares.values()) == pytest.approx(1)

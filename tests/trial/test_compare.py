@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 from syno_lab import operators
 from syno_lab.errors import TrainingError
-from syno_lab.store.outcomes import Comparison
+from syno_lab.store.outcomes import Comparison, Interval
+from syno_lab.store.verdicts import verdict_of
 from syno_lab.trial import (
     TrialOutcome,
     TrialRequest,
@@ -15,9 +17,10 @@ from syno_lab.trial import (
     paired_bootstrap,
     run_stage,
     run_trial,
-    two_way_bootstrap,
+    sentence,
+    two_way_interval,
 )
-from syno_lab.trial.compare import compared, is_at_chance, seed_spread, verdict_of
+from syno_lab.trial.compare import compared, is_at_chance, seed_spread
 from syno_lab.trial.machine import machine_name, one_machine
 
 
@@ -155,20 +158,27 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
 # -- over seeds and images ---------------------------------------------------------------------------------------------
 
 
-def test_two_seeds_and_two_images_have_all_means_that_can_be_drawn():
-    """Seeds are alike, so an image drawn twice decides the mean: 0, 1/2 and 1 come with 1/4, 1/2 and 1/4."""
-    found = two_way_bootstrap([[0, 0], [0, 0]], [[0, 1], [0, 1]], confidence=0.8)
-    assert (found.difference, found.low, found.high) == (0.5, 0.0, 1.0)
-    same = two_way_bootstrap([[0, 0], [0, 0]], [[1, 1], [1, 1]])
-    assert (same.difference, same.low, same.high) == (1.0, 1.0, 1.0)
+def test_the_interval_of_seeds_that_are_alike_is_that_of_a_t_test():
+    """Losses that no seed changes: what is left is the paired t test over the examples."""
+    losses, added = np.array([0.1, 0.7, 0.2, 0.9, 0.4]), np.array([0.2, 0.1, 0.4, 0.0, 0.3])
+    found = two_way_interval([losses, losses], [losses + added] * 2)
+    known = ttest_1samp(added, 0).confidence_interval(0.95)
+    assert (found.difference, found.low, found.high) == pytest.approx((0.2, known.low, known.high))
+    same = two_way_interval([losses, losses], [losses, losses])
+    assert (same.difference, same.low, same.high) == (0, 0, 0)
+
+
+def test_examples_that_all_agree_prove_little_if_they_are_few():
+    few, many = (two_way_interval(np.ones((3, count)), np.ones((3, count))) for count in (60, 6000))
+    assert few.low < -0.02 < many.low < 0 < many.high < 0.02 < few.high
 
 
 def test_seeds_that_differ_widen_the_interval(np_rng):
     baseline = np_rng.random((5, 500)) < 0.5
     alike = np_rng.random((5, 500)) < 0.5
     apart = np_rng.random((5, 500)) < np.linspace(0.2, 0.8, 5)[:, None]
-    assert two_way_bootstrap(baseline, alike).high - two_way_bootstrap(baseline, alike).low < 0.15
-    wide = two_way_bootstrap(baseline, apart)
+    assert two_way_interval(baseline, alike).high - two_way_interval(baseline, alike).low < 0.15
+    wide = two_way_interval(baseline, apart)
     over_images = paired_bootstrap(baseline, apart)
     assert wide.difference == pytest.approx(over_images.difference)
     assert wide.high - wide.low > 3 * (over_images.high - over_images.low)
@@ -179,7 +189,7 @@ def test_an_interval_over_seeds_holds_the_truth_as_often_as_it_says(np_rng):
     for _ in range(runs):
         hard = np_rng.normal(0, 1, 200)
         sides = [np_rng.random((5, 200)) < 1 / (1 + np.exp(-hard - np_rng.normal(0, 0.1, (5, 1)))) for _ in range(2)]
-        found = two_way_bootstrap(*sides, confidence=0.8, resamples=300)
+        found = two_way_interval(*sides, confidence=0.8)
         hits += found.low <= 0 <= found.high
     assert hits / runs > 0.8 - 5.2 * math.sqrt(0.8 * 0.2 / runs)
 
@@ -194,9 +204,9 @@ def test_an_interval_over_seeds_holds_the_truth_as_often_as_it_says(np_rng):
 )
 def test_an_interval_over_seeds_needs_two_of_each(one, other, line):
     with pytest.raises(TrainingError, match=line):
-        two_way_bootstrap(one, other)
+        two_way_interval(one, other)
     with pytest.raises(TrainingError, match="confidence"):
-        two_way_bootstrap([[0, 1], [1, 1]], [[0, 1], [1, 1]], confidence=95)
+        two_way_interval([[0, 1], [1, 1]], [[0, 1], [1, 1]], confidence=95)
 
 
 # -- verdicts and machines ---------------------------------------------------------------------------------------------
@@ -222,9 +232,11 @@ def test_a_comparison_decides(np_rng):
     assert better.over_seeds.low > 0
     assert compared(request, [0, 1, 2], good, poor).verdict == "worse than the baseline"
     assert compared(request, [0, 1, 2], good, chance).verdict == "at chance level: no better than guessing"
-    assert compared(request, [0, 1, 2], good, good).verdict == "no difference from the baseline shown"
+    assert compared(request, [0, 1, 2], good, good).verdict == "undecided"
     single = compared(request, [0], good[:1], poor[:1])
     assert (single.over_seeds, single.seed_spread, single.verdict) == (None, None, Verdict.worse)
+    # One seed does not show that two networks are equal.
+    assert compared(request, [0], good[:1], good[:1]).verdict == "undecided"
 
 
 def test_trainings_of_two_machines_or_parts_are_not_compared():
@@ -254,12 +266,45 @@ def test_a_guess_is_told_from_an_answer():
     assert not is_at_chance(1.0, 4, 0.1)
 
 
-def test_a_verdict_is_a_value():
-    assert verdict_of(0.01, 0.02) is Verdict.better
-    assert verdict_of(0.01, 0.02, higher_is_better=False) is Verdict.worse
-    assert verdict_of(-0.01, 0.02) is Verdict.undecided
-    assert verdict_of(0.01, 0.02, at_chance=True) is Verdict.at_chance
-    assert verdict_of(0.01, 0.02, trained=False) is Verdict.untrained
+def between(low, high):
+    return Interval(difference=(low + high) / 2, low=low, high=high)
+
+
+@pytest.mark.parametrize(
+    ("ends", "word", "words"),
+    [
+        ((-0.15, 0.09), Verdict.undecided, "undecided, -3.0 points (95% interval -15.0 to +9.0;"),
+        ((0.01, 0.05), Verdict.better, "better than the baseline, +3.0 points (95% interval +1.0 to +5.0;"),
+        ((-0.05, -0.01), Verdict.worse, "worse than the baseline, -3.0 points (95% interval -5.0 to -1.0;"),
+        (
+            (-0.015, 0.019),
+            Verdict.equal,
+            "equal to the baseline within 2 points, +0.2 points (95% interval -1.5 to +1.9;",
+        ),
+        ((-0.015, 0.021), Verdict.undecided, "undecided, +0.3 points"),
+        ((-0.015, -0.001), Verdict.worse, "worse than the baseline by less than 2 points, -0.8 points"),
+    ],
+)
+def test_a_verdict_says_what_the_interval_shows(ends, word, words):
+    assert verdict_of(between(*ends)) is word
+    one = Comparison(over_seeds=between(*ends), seeds=(1, 2, 3), examples=60, within=2.0, verdict=str(word))
+    assert sentence(one).startswith(words)
+    assert sentence(one).endswith("; 3 seeds, 60 test examples)")
+
+
+def test_a_verdict_of_losses_and_of_guesses():
+    low, high = between(0.03, 0.05), between(-0.01, 0.016)
+    assert verdict_of(low, higher_is_better=False) is Verdict.worse
+    assert verdict_of(low, at_chance=True) is Verdict.at_chance
+    one = Comparison(measure="loss", over_seeds=high, seeds=(1, 2), examples=9, within=2.0, verdict=Verdict.equal)
+    assert sentence(one) == (
+        "equal to the baseline within 0.02 nats, +0.003 nats (95% interval -0.010 to +0.016; 2 seeds, 9 test examples)"
+    )
+    guess = Comparison(over_seeds=low, seeds=(1, 2), verdict=Verdict.at_chance)
+    assert sentence(guess) == (
+        "at chance level: no better than guessing, +4.0 points (95% interval +3.0 to +5.0; 2 seeds)"
+    )
+    assert sentence(Comparison(verdict="damaged")) == "damaged"
 
 
 def test_the_spread_of_seeds_is_their_standard_deviation():

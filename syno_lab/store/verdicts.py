@@ -1,0 +1,63 @@
+"""The verdict on an operator: the one place that decides it and words it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from syno_lab.inputs import count_of
+from syno_lab.store.outcomes import Comparison, Interval
+
+#: The default margin of equality: percentage points of accuracy, or hundredths of a nat.
+EQUAL_WITHIN = 2.0
+
+
+class Verdict(StrEnum):
+    """The result of comparing an operator with its baseline; the value is a text to show."""
+
+    better = "better than the baseline"
+    worse = "worse than the baseline"
+    equal = "equal to the baseline"
+    undecided = "undecided"
+    at_chance = "at chance level: no better than guessing"
+    untrained = "not trained enough to tell"
+    none_found = "no new operator was found"
+
+
+def verdict_of(
+    by: Interval, within: float = EQUAL_WITHIN, *, higher_is_better: bool = True, at_chance: bool = False
+) -> Verdict:
+    """Return the verdict on an operator whose difference from the baseline has the interval ``by``.
+
+    Better or worse: the interval does not contain 0. Equal: the whole interval is less than ``within`` hundredths from
+    0. For a 95 % interval these are two one-sided tests (Schuirmann 1987) with errors of 2.5 % each.
+    """
+    if at_chance:
+        return Verdict.at_chance
+    if by.low <= 0 <= by.high:
+        return Verdict.equal if _is_near(by, within) else Verdict.undecided
+    return Verdict.better if (by.low > 0) == higher_is_better else Verdict.worse
+
+
+def sentence(one: Comparison) -> str:
+    """Return a comparison's verdict with the difference, its interval, and the numbers of seeds and test examples.
+
+    Without an interval, as in a damaged file, this is the stored verdict alone.
+    """
+    by, (difference, interval) = one.by, one.texts
+    if by is None:
+        return one.verdict
+    at_chance = one.verdict == Verdict.at_chance
+    verdict = verdict_of(by, one.within, higher_is_better=one.is_accuracy, at_chance=at_chance)
+    margin = f"{one.within:g} points" if one.is_accuracy else f"{one.within / 100:g} nats"
+    if verdict is Verdict.equal:
+        words = f"{verdict} within {margin}"
+    elif verdict in (Verdict.better, Verdict.worse) and _is_near(by, one.within):
+        words = f"{verdict} by less than {margin}"
+    else:
+        words = str(verdict)
+    tested = count_of(len(one.seeds), "seed") + (f", {count_of(one.examples, 'test example')}" if one.examples else "")
+    return f"{words}, {difference} ({by.confidence:.0%} interval {interval}; {tested})"
+
+
+def _is_near(by: Interval, within: float) -> bool:
+    return -within / 100 < by.low and by.high < within / 100
