@@ -15,6 +15,9 @@ from syno_lab.errors import FormatError, SearchError
 
 Optimizer = Literal["sgd", "adamw"]
 Augment = Literal["none", "crop", "resized-crop"]
+RecipeName = Literal["short", "converged"]
+#: The epochs of each recipe, unless the user sets others.
+EPOCHS: dict[RecipeName, int] = {"short": 3, "converged": 60}
 #: How a search chooses its next operator.
 Method = Literal["estimate", "mcts", "evolution", "random", "elites", "pareto"]
 #: How the functions of a network share the trials of its tuning.
@@ -80,11 +83,20 @@ def check_bounds(settings: msgspec.Struct) -> None:
 
 
 class TrainingSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of a training, in a search or alone."""
+    """The settings of a training, in a search or alone. Without ``epochs``, those of the ``recipe`` are filled in."""
 
     called: ClassVar[str] = "the settings of a training"
 
-    epochs: Annotated[int, setting("Epochs of a training; of a text so many batches as its option steps.", least=1)] = 3
+    recipe: Annotated[
+        RecipeName,
+        setting("short ranks operators; converged trains until more epochs gain little, on changed images."),
+    ] = "short"
+    epochs: Annotated[
+        int,
+        setting(
+            "Epochs of a training; of a text so many batches as its option steps. [default: 3; converged, 60]", least=1
+        ),
+    ] = None  # type: ignore[assignment] # __post_init__ replaces None
     train_images: Annotated[
         int | None, setting("Train on the first so many images.", "--train-images", "--images", least=1)
     ] = None
@@ -119,6 +131,11 @@ class TrainingSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
     device: Annotated[str, setting("cpu, cuda, …")] = "cpu"
 
+    def __post_init__(self) -> None:
+        """Fill in the epochs of the recipe."""
+        if self.epochs is None:
+            msgspec.structs.force_setattr(self, "epochs", EPOCHS[self.recipe])
+
 
 class TrialSettings(TrainingSettings, frozen=True, kw_only=True):
     """How a network is trained, and on which device and data it is measured."""
@@ -127,10 +144,19 @@ class TrialSettings(TrainingSettings, frozen=True, kw_only=True):
         Augment | None,
         setting(
             "Changes of training images: shifted and mirrored, or a part of each scaled and mirrored. [default: crop "
-            "for CIFAR, resized-crop for folders that are too large to be held in memory, else none]"
+            "for CIFAR and, with --recipe converged, all images but digits; resized-crop for folders that are too "
+            "large to be held in memory; else none]"
         ),
     ] = None
     seed: Annotated[int, setting("Of weights, order and changes of images.", least=0)] = 0
+    folds: Annotated[
+        int | None,
+        setting(
+            "Divide training and test images into so many folds; train on all folds but one and test on this one, each "
+            "in turn, so that every image is tested once.",
+            least=2,
+        ),
+    ] = None
     steps: Annotated[
         int | None, setting("Train for so many batches and then measure, instead of --epochs.", least=1)
     ] = None

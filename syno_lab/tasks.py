@@ -131,8 +131,9 @@ def train(
         operator: an operator, or a value for :func:`read`; it is in all layers that are replaced. None: no operator.
         layers: patterns of the names of layers to replace, in your own network; None: see :func:`.own.choose`.
         seed: the seed of the weights, the order of the examples and their augmentation.
-        training: the settings ``epochs`` (3), ``batch_size`` (64), ``learning_rate`` (0.1, with ``adamw`` 0.001),
-            ``optimizer`` (``sgd`` or ``adamw``), ``device``, ``resolution`` (of the images of a folder).
+        training: the settings ``recipe`` (``short`` or ``converged``), ``epochs`` (3; converged, 60), ``batch_size``
+            (64), ``learning_rate`` (0.1, with ``adamw`` 0.001), ``optimizer`` (``sgd`` or ``adamw``), ``device``,
+            ``resolution`` (of the images of a folder).
 
     Raises:
         SpecError: the network has no layer that operators can replace, or no layer that this operator fits.

@@ -197,6 +197,7 @@ def _say(request: TrialRequest, stage: Stage) -> None:
                     if is_text
                     else {"accuracy": outcome.accuracy}
                 ),
+                **({} if request.folds is None else {"standard error": outcome.standard_error}),
                 "epochs": len(outcome.curve),
                 "seconds": outcome.wall_s,
                 "MiB": outcome.peak_mib,

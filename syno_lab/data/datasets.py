@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from syno_lab.data.cifar import CIFAR_FORMATS, MOST_BYTES, CifarFormat, find_cifar, read_cifar
 from syno_lab.data.image_folder import check_numbers, find_image_folder, read_image_folder
 from syno_lab.data.layout import holds_images
+from syno_lab.data.splits import folds_of, held_out
 from syno_lab.errors import DataError
 from syno_lab.inputs import QUOTED, printable, quoted
 from syno_lab.scratch import folder_of, scratch
@@ -38,9 +39,6 @@ DATA_VARIABLE = "SYNO_LAB_DATA"
 
 DIGITS = "digits"
 """The path that selects scikit-learn's digits, whatever the environment variable says."""
-
-_HOLDOUT_SEED = 20_160
-"""The seed of the split into images to train on and held-out images; all trainings have the same split."""
 
 _COUNTED_AT_ONCE = 4096
 """The number of images whose pixels are counted at a time; counting needs eight times their memory."""
@@ -139,6 +137,14 @@ class Dataset:
             test_labels=self.train_labels[is_held_out],
         )
 
+    def folded(self, folds: int, fold: int | None = None) -> Dataset:
+        """Return a data set with the parts of :func:`.splits.folds_of`, of all training and then all test images."""
+        images = np.concatenate((self.train_images, self.test_images))
+        labels = np.concatenate((self.train_labels, self.test_labels))
+        train, test = folds_of(labels, folds, fold, self.name)
+        parts = images[train], labels[train], images[test], labels[test]
+        return Dataset(self.name, self.source, *parts, self.classes)
+
     @cached_property
     def channel_statistics(self) -> Statistics:
         """Mean and deviation [C] over all training images, see :func:`statistics_of`."""
@@ -161,18 +167,6 @@ def statistics_of(batches: Iterable[NDArray[np.uint8]]) -> Statistics:
     mean = share @ levels
     deviation = np.sqrt((share * (levels - mean[:, None]) ** 2).sum(axis=1))
     return mean, np.where(deviation > 1e-12, deviation, 1.0)
-
-
-def held_out(count: int, share: float, name: str = "data") -> NDArray[np.bool_]:
-    """Return a mask of ``count`` training images: True for a random ``share`` to hold out, at least one and not all."""
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
-        raise DataError(f"holdout: expected a share of the training images between 0 and 1, found {quoted(share)}")
-    if count < 2:
-        raise DataError(f"{name}: expected two or more training images to hold some of them out, found {count}")
-    order = np.random.RandomState(_HOLDOUT_SEED).permutation(count)
-    is_held_out = np.zeros(count, dtype=np.bool_)
-    is_held_out[order[: min(max(1, round(share * count)), count - 1)]] = True
-    return is_held_out
 
 
 def load_dataset(

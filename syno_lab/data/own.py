@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, Subset, default_collate
 
 from syno_lab.blame import blamed, is_theirs, said_by
-from syno_lab.data.datasets import held_out
+from syno_lab.data.splits import held_out
 from syno_lab.errors import DataError
 from syno_lab.inputs import kind_of, quoted
 

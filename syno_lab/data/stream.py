@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from syno_lab.data.datasets import Statistics, held_out, statistics_of
+from syno_lab.data.datasets import Statistics, statistics_of
 from syno_lab.data.image_folder import ImageFolder, Size, check_numbers, decode, fit, resized_crop
+from syno_lab.data.splits import folds_of, held_out
 from syno_lab.errors import DataError
 
 if TYPE_CHECKING:
@@ -94,6 +95,13 @@ class ImageStream:
         """Return a stream that holds out the same images as :meth:`.Dataset.holding_out`."""
         is_out = held_out(len(self.train), share, self.name)
         return replace(self, train=tuple(compress(self.train, ~is_out)), test=tuple(compress(self.train, is_out)))
+
+    def folded(self, folds: int, fold: int | None = None) -> ImageStream:
+        """Return a stream with the same parts as :meth:`.Dataset.folded`."""
+        files = self.train + self.test
+        parts = folds_of(np.array([label for _, label in files], np.int64), folds, fold, self.name)
+        train, test = (tuple(files[index] for index in part) for part in parts)
+        return replace(self, train=train, test=test)
 
     @cached_property
     def channel_statistics(self) -> Statistics:

@@ -39,7 +39,6 @@ from syno_lab.trial.backbone import build
 from syno_lab.trial.examples import examples_of, plan_of_data
 from syno_lab.trial.own import needs_this_process
 from syno_lab.trial.request import Training, request_of
-from syno_lab.trial.run import IMAGE_LEARNING_RATE, TEXT_LEARNING_RATE
 from syno_lab.versioned import JSON
 
 #: The most layers that the plan lists by name.
@@ -117,16 +116,19 @@ def trained(
 ) -> tuple[nn.Module, TrainingResult]:
     """Train the network of a request with images or a user's own data; return the network and the result.
 
-    Raises DataError where the data cannot be read, or are a text; TrainingError where the training fails.
+    Raises DataError where the data cannot be read, or are a text; TrainingError where the training fails; SpecError for
+    folds, each of which trains a network.
     """
-    usual = TEXT_LEARNING_RATE if request.optimizer == "adamw" else IMAGE_LEARNING_RATE
+    if request.folds is not None:
+        raise SpecError(f"folds: expected none for one network, found {request.folds}; use syno_lab.trial.run_trial")
     net = build(request).module
     result = train(
         net,
         examples_of(request),
+        recipe=request.recipe,
         epochs=request.epochs,
         batch_size=request.batch_size,
-        learning_rate=request.learning_rate or usual,
+        learning_rate=request.learning_rate,
         optimizer=request.optimizer or "sgd",
         seed=request.seed,
         device=request.device,

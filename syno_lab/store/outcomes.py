@@ -47,6 +47,8 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
             numbers on one machine, but not on two.
         predictions: if requested, the predicted class of each test or held-out image. ``losses``: the loss of each such
             image, or of each window of a text, in nats.
+        by_fold: of a training on folds: the accuracy on each fold. ``accuracy`` is then that on all images,
+            ``standard_error`` its standard error over the images, and the other numbers are sums or means of the folds.
     """
 
     called: ClassVar[str] = "a trial's outcome"
@@ -80,6 +82,8 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
     work_s: float = 0.0
     latency_ms: float | None = None
     perplexity_per_byte: float | None = None
+    by_fold: list[float] | None = None
+    standard_error: float | None = None
 
     @property
     def loss(self) -> float | None:

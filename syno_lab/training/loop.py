@@ -100,11 +100,16 @@ class _Mean:
         return self.hits / max(self.count, 1)
 
 
-def cross_entropy(logits: Tensor, answers: Tensor, *, reduction: str = "mean") -> Tensor:
-    """Return the cross entropy in nats of logits [B, V] or [B, T, V] for answers [B] or [B, T], at least in float32."""
+def cross_entropy(logits: Tensor, answers: Tensor, *, reduction: str = "mean", smoothing: float = 0.0) -> Tensor:
+    """Return the cross entropy in nats of logits [B, V] or [B, T, V] for answers [B] or [B, T], at least in float32.
+
+    ``smoothing`` is the share of each answer that is divided among all V answers.
+    """
     if logits.dtype in (torch.bfloat16, torch.float16):
         logits = logits.float()
-    flat = functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), answers.reshape(-1), reduction=reduction)
+    flat = functional.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]), answers.reshape(-1), reduction=reduction, label_smoothing=smoothing
+    )
     return flat.reshape(answers.shape) if reduction == "none" else flat
 
 
@@ -263,7 +268,7 @@ class Loop:
     def _forward(self, inputs: Tensor, answers: Tensor) -> tuple[Tensor, Tensor]:
         with self.arithmetic.forward():
             logits = self.task.check(outputs_of(self.module, inputs), inputs)
-        return logits, cross_entropy(logits, answers)
+        return logits, cross_entropy(logits, answers, smoothing=self.recipe.smoothing if self.module.training else 0.0)
 
     def _step(self, loss: Tensor, value: float, where: str) -> None:
         scaler = self.arithmetic.scaler

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -19,11 +19,11 @@ from torch.nn import functional
 
 from syno_lab.errors import TrainingError
 from syno_lab.inputs import quoted
+from syno_lab.settings import RecipeName
 
 Precision = Literal["float32", "bfloat16", "float16"]
 
 MOMENTUM = 0.9
-WEIGHT_DECAY = 5e-4
 _BETAS = (0.9, 0.95)
 _TEXT_WEIGHT_DECAY = 0.1
 
@@ -43,43 +43,77 @@ _REPEATS = 4
 
 
 @dataclass(frozen=True)
+class Numbers:
+    """The numbers of a recipe for images: the highest learning rate and weight decay of SGD, and:
+
+    ``smoothing``: the share of each label that is divided among all classes (Szegedy et al. 2016, section 7);
+    ``crops``: whether training images, except digits, are shifted and mirrored by default.
+    """
+
+    learning_rate: float = 0.1
+    weight_decay: float = 5e-4
+    smoothing: float = 0.0
+    crops: bool = False
+
+
+RECIPES: dict[RecipeName, Numbers] = {"short": Numbers(), "converged": Numbers(smoothing=0.1, crops=True)}
+"""The numbers of each recipe; :data:`syno_lab.settings.EPOCHS` has the epochs.
+
+Learning rate and weight decay are those of Zagoruyko and Komodakis 2016 (Wide Residual Networks, section 3), the
+smoothing is that of Szegedy et al. 2016. ``benchmarks/recipe_sweep.py`` compares them with others for the baseline.
+"""
+
+
+@dataclass(frozen=True)
 class Recipe:
     """An optimizer with the schedule of its learning rate.
 
-    ``rate(step, steps)`` is the learning rate at ``step`` of ``steps``, as a share of the highest learning rate.
-    ``largest_norm`` is the upper bound of the norm of all gradients together; None: no bound.
+    ``learning_rate`` is the highest one by default. ``rate(step, steps)`` is the learning rate at ``step`` of
+    ``steps``, as a share of the highest one. ``largest_norm`` is the upper bound of the norm of all gradients together;
+    None: no bound. :class:`Numbers` describes ``smoothing`` and ``crops``.
     """
 
     name: str
     optimizer: Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
     rate: Callable[[int, int], float]
+    learning_rate: float
     largest_norm: float | None = None
+    smoothing: float = 0.0
+    crops: bool = False
 
 
-def image_recipe(optimizer: str = "sgd", *, ends_by_clock: bool = False) -> Recipe:
+def image_recipe(
+    optimizer: str = "sgd", recipe: RecipeName | Numbers = "short", *, ends_by_clock: bool = False
+) -> Recipe:
     """Return SGD with Nesterov's momentum (He et al. 2016, section 4.2), but with one cosine cycle instead of steps.
 
-    A training that only a time limit ends has the schedule of :func:`text_recipe`. ``adamw`` selects the recipe of
-    texts, for networks such as transformers. Raises TrainingError for another name.
+    A training that only a time limit ends has the schedule of :func:`text_recipe`. ``adamw`` selects the optimizer of
+    texts, for networks such as transformers. Raises TrainingError for other names.
     """
+    numbers = recipe if isinstance(recipe, Numbers) else RECIPES.get(recipe)
+    if numbers is None:
+        raise TrainingError(f"recipe: expected one of {', '.join(RECIPES)}, found {quoted(recipe)}")
     if optimizer not in ("sgd", "adamw"):
         raise TrainingError(f"optimizer: expected 'sgd' or 'adamw', found {quoted(optimizer)}")
-    if optimizer == "adamw":
-        return text_recipe(ends_by_clock=ends_by_clock)
-    if ends_by_clock:
-        return Recipe("sgd, inverse root", _sgd, inverse_root)
-    return Recipe("sgd", _sgd, cycle)
+    made = text_recipe(ends_by_clock=ends_by_clock)
+    if optimizer == "sgd":
+        name = made.name.replace("adamw", "sgd")
+        made = Recipe(name, partial(_sgd, numbers.weight_decay), made.rate, numbers.learning_rate)
+    if numbers == RECIPES["short"]:
+        return made
+    name = f"{made.name}, weight decay {numbers.weight_decay:g}, smoothing {numbers.smoothing:g}"
+    return replace(made, name=name, smoothing=numbers.smoothing, crops=numbers.crops)
 
 
 def text_recipe(*, ends_by_clock: bool) -> Recipe:
     """Return AdamW with clipped gradients, as for GPTs, with one cosine cycle or a schedule for a time limit."""
     if ends_by_clock:
-        return Recipe("adamw, inverse root", _adamw, inverse_root, 1.0)
-    return Recipe("adamw", _adamw, cycle, 1.0)
+        return Recipe("adamw, inverse root", _adamw, inverse_root, 1e-3, 1.0)
+    return Recipe("adamw", _adamw, cycle, 1e-3, 1.0)
 
 
-def _sgd(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=learning_rate, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, nesterov=True)
+def _sgd(weight_decay: float, parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=learning_rate, momentum=MOMENTUM, weight_decay=weight_decay, nesterov=True)
 
 
 def _adamw(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:

@@ -13,8 +13,9 @@ Stopped = Literal["finished", "early", "pruned", "time", "slow", "diverged", "in
 class EpochRecord:
     """An epoch, counted from 1: mean cross entropy in nats, accuracy from 0 to 1, seconds of training and testing.
 
-    The training loss is the mean over the epoch's batches, measured while the weights change. The closing loss is the
-    mean over the epoch's last batches (:data:`.loop.CLOSING`). A text's losses and accuracy refer to the next token.
+    The training loss is the mean over the epoch's batches, measured while the weights change (with label smoothing, for
+    the smoothed labels). The closing loss is the mean over the epoch's last batches (:data:`.loop.CLOSING`). A text's
+    losses and accuracy refer to the next token.
     """
 
     epoch: int

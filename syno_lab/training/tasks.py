@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from syno_lab.data.datasets import Dataset
+from syno_lab.data.datasets import DIGITS, Dataset
 from syno_lab.data.image_folder import crop_box
 from syno_lab.data.own import OwnData
 from syno_lab.data.stream import CHOICES, Batch, Decoder, ImageStream, workers_for
@@ -32,15 +32,17 @@ Augment = Literal["none", "crop", "resized-crop"]
 _Data = TypeVar("_Data", Dataset, ImageStream)
 
 
-def augmentation(dataset: Dataset | ImageStream, chosen: Augment | bool | None) -> Augment:
+def augmentation(dataset: Dataset | ImageStream, chosen: Augment | bool | None, *, crops: bool = False) -> Augment:
     """Return the chosen augmentation, or the default for the data. Raises TrainingError for another name.
 
-    The default is ``crop`` for CIFAR, ``resized-crop`` for a stream of images, and ``none`` for other data.
+    The default is ``crop`` for CIFAR (with ``crops`` for all images but digits), ``resized-crop`` for a stream of
+    images, and ``none`` for other data.
     """
     if isinstance(chosen, bool):
         return "crop" if chosen else "none"
     if chosen is None:
-        usual: Augment = "crop" if dataset.name.startswith("cifar") else "none"
+        is_cropped = dataset.name.startswith("cifar") or (crops and dataset.name != DIGITS)
+        usual: Augment = "crop" if is_cropped else "none"
         return "resized-crop" if isinstance(dataset, ImageStream) else usual
     if chosen not in get_args(Augment):
         raise TrainingError(f"augment: expected one of {', '.join(get_args(Augment))}, found {quoted(chosen)}")

@@ -25,10 +25,11 @@ from syno_lab.data.stream import ImageStream
 from syno_lab.data.text import TextData
 from syno_lab.errors import TrainingError
 from syno_lab.inputs import quoted
+from syno_lab.settings import RecipeName
 from syno_lab.training.checkpoint import Settings
 from syno_lab.training.limits import Limits
 from syno_lab.training.loop import Course, Judge, Loop, Task, Watch, cross_entropy, outputs_of
-from syno_lab.training.recipes import Arithmetic, Precision, Recipe, image_recipe, text_recipe
+from syno_lab.training.recipes import Arithmetic, Numbers, Precision, Recipe, image_recipe, text_recipe
 from syno_lab.training.records import Resumption, TrainingProgress, TrainingResult
 from syno_lab.training.tasks import Augment, TextTask, augmentation, task_of
 
@@ -38,8 +39,9 @@ def train(
     dataset: Dataset | ImageStream | OwnData,
     *,
     epochs: int,
+    recipe: RecipeName | Numbers = "short",
     batch_size: int = 64,
-    learning_rate: float = 0.1,
+    learning_rate: float | None = None,
     seed: int = 0,
     time_limit_s: float | None = None,
     gives_up: bool = False,
@@ -63,12 +65,13 @@ def train(
 
     Images are normalised by the training images' mean and deviation in each channel; ``augment`` selects the
     augmentation (:data:`.tasks.Augment`, True: ``crop``; the default depends on the data). Data of the user's own
-    (:class:`.OwnData`) are neither normalised nor augmented, and are tensors of any shape. ``learning_rate`` is the
-    highest learning rate of the cycle; ``optimizer`` is ``sgd`` or ``adamw``. ``time_limit_s`` limits the time in
-    seconds, including the time before a resumption; the limit and ``should_stop`` are checked after every batch. With
-    ``gives_up`` the training ends as soon as the pace of its batches shows that the limit is too short. ``patience`` is
-    the number of epochs to wait for a better test accuracy. ``judge`` is called after every epoch except the last, and
-    may end the training (:mod:`.trial.stopping` has rules for it).
+    (:class:`.OwnData`) are neither normalised nor augmented, and are tensors of any shape. ``recipe`` is ``short`` or
+    ``converged``, or other numbers (:class:`.Numbers`). ``learning_rate`` is the highest learning rate of the cycle
+    (None: the recipe's, with ``adamw`` 0.001); ``optimizer`` is ``sgd`` or ``adamw``. ``time_limit_s`` limits the time
+    in seconds, including the time before a resumption; the limit and ``should_stop`` are checked after every batch.
+    With ``gives_up`` the training ends as soon as the pace of its batches shows that the limit is too short.
+    ``patience`` is the number of epochs to wait for a better test accuracy. ``judge`` is called after every epoch
+    except the last, and may end the training (:mod:`.trial.stopping` has rules for it).
 
     ``ends_by_clock`` is for a training that only ``time_limit_s`` ends (see :func:`train_text`).
 
@@ -98,19 +101,21 @@ def train(
         {"epochs": epochs, "batch_size": batch_size, "patience": patience, "steps": steps, "probe_steps": probe_steps},
         {"learning_rate": learning_rate, "time_limit_s": time_limit_s},
     )
-    kind: Augment = "none" if isinstance(dataset, OwnData) else augmentation(dataset, augment)
+    chosen_recipe = image_recipe(optimizer, recipe, ends_by_clock=ends_by_clock)
+    crops = chosen_recipe.crops
+    kind: Augment = "none" if isinstance(dataset, OwnData) else augmentation(dataset, augment, crops=crops)
+    highest = chosen_recipe.learning_rate if learning_rate is None else float(learning_rate)
     chosen = find_device(device)
     if channels_last:
         to_channels_last(module)
-    recipe = image_recipe(optimizer, ends_by_clock=ends_by_clock)
     limits = Limits(time_limit_s, should_stop, gives_up=gives_up, probe_steps=probe_steps, is_cpu=chosen.type == "cpu")
     with closing(task_of(dataset, chosen, batch_size, kind, channels_last=channels_last)) as task:
         return _train(
             module,
             task,
-            recipe,
+            chosen_recipe,
             precision,
-            Course(epochs, steps, batch_size, float(learning_rate), seed),
+            Course(epochs, steps, batch_size, highest, seed),
             {"dataset": dataset.fingerprint, "augment": kind, "channels_last": channels_last},
             checkpoint,
             Watch(limits, on_progress, on_resume, judge, patience),
@@ -126,7 +131,7 @@ def train_text(
     epochs: int,
     steps: int = 100,
     batch_size: int = 32,
-    learning_rate: float = 1e-3,
+    learning_rate: float | None = None,
     seed: int = 0,
     ends_by_clock: bool = False,
     time_limit_s: float | None = None,
@@ -160,14 +165,15 @@ def train_text(
         {"learning_rate": learning_rate, "time_limit_s": time_limit_s},
     )
     limits = Limits(time_limit_s, should_stop, gives_up=gives_up, probe_steps=probe_steps)
+    recipe = text_recipe(ends_by_clock=ends_by_clock)
     return _train(
         module,
         TextTask(
             text, find_device(device), context=context, batch_size=batch_size, steps=steps, test_windows=test_windows
         ),
-        text_recipe(ends_by_clock=ends_by_clock),
+        recipe,
         precision,
-        Course(epochs, total_steps, batch_size, float(learning_rate), seed),
+        Course(epochs, total_steps, batch_size, float(learning_rate or recipe.learning_rate), seed),
         {"dataset": text.fingerprint, "context": context, "steps": steps, "test_windows": test_windows},
         checkpoint,
         Watch(limits, on_progress, on_resume, judge),

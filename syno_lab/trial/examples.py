@@ -26,10 +26,11 @@ _Files = tuple[tuple[str, int, int], ...]
 def examples_of(request: TrialRequest) -> Dataset | ImageStream | OwnData:
     """Return the data of the request: images, or the user's own data; the outcome is measured on its test part.
 
-    Raises DataError if the data cannot be read.
+    With ``folds`` but no ``fold`` both parts have all images. Raises DataError if the data cannot be read.
     """
     if not request.data.startswith(OWN):
-        return images_of(request)
+        images = images_of(request)
+        return images if request.folds is None else images.folded(request.folds, request.fold)
     own = own_data(request.data).part(request.train_images)
     return (own if request.holdout is None else own.holding_out(request.holdout)).part(None, request.test_images)
 
@@ -73,9 +74,13 @@ def plan_of_data(request: TrialRequest) -> list[str]:
     else:
         images = images_of(request)
         counts = len(images.train_labels), len(images.test_labels)
+    classes = f"{facts.outputs} classes"
+    if request.folds is not None:
+        test = sum(counts) // request.folds
+        counts, classes = (sum(counts) - test, test), f"{classes}, {request.folds} folds"
     noun = "images" if len(shape) == 2 else "examples"
     batches = -(-counts[0] // request.batch_size)
-    return [_in_short(counts, f"{noun}, {'x'.join(map(str, shape))}", f"{facts.outputs} classes", batches), *more]
+    return [_in_short(counts, f"{noun}, {'x'.join(map(str, shape))}", classes, batches), *more]
 
 
 def _in_short(counts: tuple[int, int], kind: str, rest: str, batches: int) -> str:
@@ -90,13 +95,17 @@ def held_text_of(request: TrialRequest) -> TextData:
 
 
 def batches_of(request: TrialRequest) -> tuple[int, int]:
-    """Return the number of batches of an epoch and of a test. Raises DataError if the data cannot be read."""
+    """Return the number of batches of an epoch and of a test, of all folds together.
+
+    Raises DataError if the data cannot be read.
+    """
     if facts_of(request).domain == "text":
         return request.options.get("steps", STEPS), -(-(request.test_images or TEST_WINDOWS) // request.batch_size)
     data = examples_of(request)
     if isinstance(data, OwnData):
         return -(-len(data.train) // request.batch_size), -(-len(data.test) // request.batch_size)
-    return -(-len(data.train_labels) // request.batch_size), -(-len(data.test_labels) // request.batch_size)
+    train, test = -(-len(data.train_labels) // request.batch_size), -(-len(data.test_labels) // request.batch_size)
+    return (train if request.folds is None or request.fold is not None else train * (request.folds - 1)), test
 
 
 def _files(folder: Path) -> _Files:

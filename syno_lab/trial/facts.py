@@ -46,10 +46,12 @@ class Facts:
 def facts_of(request: TrialRequest) -> Facts:
     """Return the facts about the request's data.
 
-    Raises DataError if the data is missing; SpecError for an invalid resolution or context.
+    Raises DataError if the data is missing; SpecError for an invalid resolution or context, and for folds of data that
+    have none.
     """
     if request.resolution is not None and request.resolution < 1:
         raise SpecError(f"resolution: expected a whole number from 1 up, found {request.resolution}")
+    _check_folds(request)
     if request.data.startswith(OWN):
         if request.resolution is not None:
             raise SpecError(f"expected no resolution for data of your own, found {request.resolution}")
@@ -72,6 +74,20 @@ def facts_of(request: TrialRequest) -> Facts:
         _, form = find_cifar(path)
         outputs, channels, stored = len(form.classes), 3, 32
     return Facts("images", outputs, channels, request.resolution or stored, stored)
+
+
+def _check_folds(request: TrialRequest) -> None:
+    if request.fold is not None and not 1 <= request.fold <= (request.folds or 0):
+        raise SpecError(f"fold: expected a whole number from 1 to folds, {request.folds}, found {request.fold}")
+    if request.folds is None:
+        return
+    for name, value in (("holdout", request.holdout), ("stopping", request.stopping)):
+        if value is not None:
+            raise SpecError(f"folds: expected no {name} beside {request.folds} folds; leave one of the two out")
+    is_own = request.data.startswith(OWN)
+    if is_own or (request.data != DIGITS and is_text_file(request.data)):
+        found = "data of your own, whose parts may be read in two ways" if is_own else "a text"
+        raise SpecError(f"folds: expected CIFAR, digits or images in class folders, found {found}; leave folds out")
 
 
 def context_of(request: TrialRequest) -> int:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, TypedDict
 
 import msgspec
 
-from syno_lab.settings import Optimizer, TrialSettings
+from syno_lab.settings import Optimizer, RecipeName, TrialSettings
 from syno_lab.settings import Plain as Plain
 from syno_lab.store.outcomes import MeasuredOn as MeasuredOn
 from syno_lab.store.outcomes import State as State
@@ -35,6 +35,9 @@ class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fiel
             windows (None: 256), and the whole training part is used.
         holdout: the share of the training images that is held out; of a text, its training part's end. The split
             is the same for every seed, and test images stay unread. None: the outcome is measured on the test images.
+        folds: all images are divided into so many folds. Each fold is tested once, after a training on the others; the
+            outcome is that of all images (:mod:`.trial.folds`). Folds depend on the labels alone, not on the seed.
+        fold: train and test only this fold of ``folds``, from 1.
         epochs: with ``budget_s`` and :data:`ENDLESS` epochs, only the time ends the training; the schedule of the
             learning rate then allows a stop at any step.
         steps: all batches, which the learning rate's cycle spans; one test follows. A stopped training starts again.
@@ -71,6 +74,7 @@ class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fiel
     measure_latency: bool = False
     probe_steps: int | None = None
     own: dict[str, UserCode] | None = None
+    fold: int | None = None
 
     @property
     def ends_by_clock(self) -> bool:
@@ -81,6 +85,7 @@ class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fiel
 class Training(TypedDict, total=False):
     """The settings of a training in calls from Python: fields of :class:`.TrainingSettings`."""
 
+    recipe: RecipeName
     epochs: int
     batch_size: int
     resolution: int | None

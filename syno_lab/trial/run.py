@@ -31,6 +31,7 @@ from syno_lab.training.train import image_answers, text_answers
 from syno_lab.trial.backbone import Network, build, one_example
 from syno_lab.trial.examples import STEPS, TEST_WINDOWS, examples_of, held_text_of
 from syno_lab.trial.facts import Facts, context_of, facts_of
+from syno_lab.trial.folds import Report, run_folds
 from syno_lab.trial.machine import machine_name
 from syno_lab.trial.meter import Meter, latency_ms
 from syno_lab.trial.request import State, TrialOutcome, TrialRequest
@@ -41,11 +42,6 @@ if TYPE_CHECKING:
     from syno_lab.data.datasets import Dataset
     from syno_lab.data.own import OwnData
     from syno_lab.data.stream import ImageStream
-
-Report = Callable[[float, str], None]
-
-IMAGE_LEARNING_RATE = 0.1
-TEXT_LEARNING_RATE = 1e-3
 
 OUTCOME_FILE = "outcome.json"
 _MOST_BYTES = 1 << 28  # largest size of an outcome's file, which may have a prediction for each test image
@@ -76,6 +72,8 @@ def run_trial(
     later call, with room, continues from the last checkpoint.
     """
     folder = Path(folder)
+    if request.folds is not None and request.fold is None:
+        return run_folds(run_trial, request, folder=folder, report=report, should_stop=should_stop)
     earlier = _known_outcome(folder / OUTCOME_FILE, request)
     if earlier is not None:
         report(1.0, f"{earlier.state} in an earlier attempt")
@@ -208,12 +206,10 @@ class _Trial:
             return None if rule is None else rule.reason(measures, request.rivals, request.epochs)
 
         limits = [limit for limit in (request.time_limit_s, request.budget_s) if limit is not None]
-        is_adamw = facts.domain == "text" or request.optimizer == "adamw"
-        usual = TEXT_LEARNING_RATE if is_adamw else IMAGE_LEARNING_RATE
         shared: dict[str, Any] = {
             "epochs": request.epochs,
             "batch_size": batch_size,
-            "learning_rate": usual if request.learning_rate is None else request.learning_rate,
+            "learning_rate": request.learning_rate,
             "seed": request.seed,
             "time_limit_s": min(limits, default=None),
             "gives_up": request.gives_up and request.budget_s is None,
@@ -234,6 +230,7 @@ class _Trial:
             channels_last=request.channels_last,
             ends_by_clock=request.ends_by_clock,
             augment=request.augment,
+            recipe=request.recipe,
             optimizer=request.optimizer or "sgd",
             **shared,
         )
@@ -404,7 +401,7 @@ def _known_outcome(path: Path, request: TrialRequest) -> TrialOutcome | None:
     """Return the outcome of an earlier attempt at the same request, or None."""
     try:
         content = read_json(path, _MOST_BYTES)
-        if content["request"] == msgspec.json.decode(msgspec.json.encode(request.to_dict())):
+        if TrialRequest.from_dict(content["request"]) == request:
             return TrialOutcome.from_dict(content["outcome"])
     except (OSError, msgspec.DecodeError, KeyError, TypeError, SynoError):
         return None

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from syno_lab import operators
-from syno_lab.data.datasets import Dataset, held_out, load_dataset
+from syno_lab.data.datasets import Dataset, load_dataset
+from syno_lab.data.splits import held_out
 from syno_lab.data.text import load_text
 from syno_lab.errors import DataError, SpecError
 from syno_lab.models.registry import BACKBONES, backbone
