@@ -92,13 +92,7 @@ def _finals(front: Front) -> str:
 
 
 def front_picture(front: Front, form: str = "svg", *, title: str = "Trials", published: Sequence[Stated] = ()) -> bytes:
-    """Draw the points and the front for a page, on a white background.
-
-    Args:
-        front: the front; its third axis becomes the colour.
-        form: ``svg`` or ``png``.
-        title: a title for the description.
-        published: the paper's statements from :func:`.published_on`, only for relative axes.
+    """Draw a front for a page as ``svg`` or ``png``, as :class:`FrontFigure` does, whose arguments these are.
 
     Raises FormatError for any other ``form``.
     """
@@ -111,8 +105,8 @@ class FrontFigure(Figure):
     """The figure of a front for a paper: only the points, without a title, because the caption is the title.
 
     Args:
-        front: as for :func:`front_picture`.
-        published: as for :func:`front_picture`.
+        front: the front; its third axis becomes the colour.
+        published: the paper's statements from :func:`.published_on`, only for relative axes.
         title: a title for the figure's description.
     """
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from syno_lab.inputs import count_of
-from syno_lab.reports.axes import LATENCY, RUNG, list_axes
+from syno_lab.reports.axes import LATENCY, RUNG, axis_value, find_axis, interval_on, list_axes
 from syno_lab.reports.courses import Course
-from syno_lab.reports.fronts import Front, short_number
+from syno_lab.reports.fronts import Front
 from syno_lab.reports.lab import Reading
 from syno_lab.reports.marks import mark_of
 from syno_lab.reports.pictures import describe_front, shape_of
@@ -30,6 +31,7 @@ from syno_lab.reports.rows import Source, TrialRow, rungs_among
 from syno_lab.reports.searched import finalists
 from syno_lab.reports.text_tables import Cell, shown_table
 from syno_lab.store.latencies import short_title, target_of
+from syno_lab.store.rungs import BASELINE, FINAL
 
 _TEXTS = ("label", "source", "state")
 #: Additional columns of the table for a search in rungs.
@@ -121,6 +123,34 @@ def shown_front(front: Front, title: str, published: Sequence[Stated] = ()) -> d
     }
 
 
+def shown_finals(
+    front: Front, rows: Sequence[TrialRow], sources: Sequence[Source], baselines: Mapping[str, TrialRow] | None
+) -> dict[str, Any]:
+    """Return what a page draws over a cloud of accuracies on a rung; no finals for another second axis.
+
+    ``finals`` has the index of the point, the accuracy in the finals and the ends of its interval; ``baseline`` the
+    baseline's mean in the finals, and the least and the greatest accuracy of its seeds, if the rows have one baseline.
+    ``title`` is the title of the second axis.
+    """
+    y, axis = front.axes[1], find_axis("accuracy")
+    if not y.name.startswith(RUNG):
+        return {"finals": [], "baseline": [], "title": y.text}
+    places, finals, bases = {point.key: at for at, point in enumerate(front.points)}, [], []
+    for row in rows:
+        value = axis_value(row, axis, baselines)
+        if value is not None and row.is_baseline:
+            trainings = (one for source in sources if source.key == row.source for one in source.trainings)
+            seeds = [one.trained for one in trainings if one.number == BASELINE and one.rung == FINAL]
+            ends = [axis_value(replace(row, accuracy=seed), axis, baselines) for seed in seeds]
+            known = [end for end in ends if end is not None] or [value]
+            bases.append([value, min(known), max(known)])
+        elif value is not None and row.key in places:
+            finals.append([places[row.key], value, *(interval_on(row, axis, baselines) or (value, value))])
+    unit = f" against the baseline [{y.unit}]" if y.unit else ""
+    title = f"accuracy{unit} (small marks: {y.name.removeprefix(RUNG)}; large: finals)"
+    return {"finals": finals, "baseline": bases[0] if len(bases) == 1 else [], "title": title if finals else y.text}
+
+
 def shown_courses(courses: Iterable[Course]) -> list[dict[str, str | int | list[list[float]]]]:
     """Return curves with ``job``, ``name``, ``state``, ``kind``, ``chart`` (:attr:`.Course.chart`) and ``points``."""
     return [
@@ -169,16 +199,15 @@ def shown_progress(reading: Reading, source: Source, progress: Progress) -> dict
 
 
 def usual_measure(rows: Iterable[TrialRow]) -> str:
-    """Return the axis by which trials are compared by default: the most reliable accuracy that the lab has.
+    """Return the axis by which trials are compared by default: of the accuracies that most trials have, the best.
 
-    This is the accuracy of finals and full trainings, else of the last rung, else the score of the probe.
+    This is the accuracy of full trainings or on the last rung that all have; without any, the score of the probe.
     """
     trials = [row for row in rows if not row.is_baseline]
-    if any(row.accuracy is not None for row in trials):
-        return "accuracy"
-    for rung in reversed(rungs_among(trials)):
-        if any(row.accuracy_on(rung) is not None for row in trials):
-            return RUNG + rung
+    names = ["accuracy", *(RUNG + rung for rung in reversed(rungs_among(trials)))]
+    counts = [sum(row.value(name) is not None for row in trials) for name in names]
+    if most := max(counts):
+        return names[counts.index(most)]
     return "probe" if any(row.probe is not None for row in trials) else "accuracy"
 
 
@@ -194,7 +223,7 @@ def summary(reading: Reading, rows: Sequence[TrialRow], front: Front | None) -> 
     text = f"{count_of(total, 'trial')}: " + ", ".join(f"{n} {name}" for name, n in states.items())
     if front is None or not front.points:
         return f"{text}."
-    text += f"; {len(front.front)} on the front, hypervolume {short_number(front.hypervolume)}."
+    text += f"; {len(front.front)} on the front."
     return text + _latencies(reading, rows, front)
 
 

@@ -220,11 +220,18 @@ def test_a_search_in_rungs_by_keyboard(page: Page, lab: Lab, tmp_path: Path) -> 
     wait_for_kernel(page)
     run_cell(page, 0)
     view = page.locator(".syno-runs")
-    # The front is that of the finals: baseline, the known operator hollow, and intervals.
-    expect(view.locator(".syno-front [data-key]")).to_have_count(3)
-    expect(view.locator(".syno-front .syno-known")).to_have_attribute("data-key", "search:rungs#1")
-    expect(view.locator(".syno-interval")).to_have_attribute("d", re.compile(r"^M.*V.*M"))
-    expect(view.locator(".syno-front .syno-axes")).to_contain_text("accuracy of the finals, test images")
+    # A cloud of all trials on the rung that all have, the known operator hollow; over it the finals, with bars, and the
+    # baseline's line and band.
+    expect(view.locator(".syno-front [data-key]")).to_have_count(6)
+    expect(view.locator(".syno-front [data-key].syno-known")).to_have_attribute("data-key", "search:rungs#1")
+    expect(view.locator(".syno-front .syno-final")).to_have_count(2)
+    expect(view.locator(".syno-interval.syno-strong").first).to_have_attribute("d", re.compile(r"^M.*V.*M"))
+    expect(view.locator(".syno-band rect")).to_have_count(1)
+    expect(view.locator(".syno-front .syno-axes")).to_contain_text("accuracy (small marks: 40 steps; large: finals)")
+    view.get_by_role("application").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    expect(view.locator(".syno-said")).to_contain_text(re.compile(r"^trial 1 .*in the finals 0.453 \(0.435 to 0.471\)"))
 
     view.get_by_role("tab", name="Results").press("ArrowLeft")
     panel = view.get_by_role("tabpanel", name="Plan and funnel")
@@ -298,6 +305,7 @@ def test_the_page_by_keyboard(open_alone: Callable[..., Page], tmp_path: Path, s
     legend = view.get_by_label("Legend").get_by_role("listitem")
     expect(legend.filter(has_text="on the front")).to_be_visible()
     expect(legend.filter(has_text="another trial")).to_be_visible()
+    view.get_by_text("Hypervolume over the trials").click()
     volume = view.get_by_role("figure").filter(has_text="Hypervolume")
     ticks = volume.locator('.syno-axes text[text-anchor="middle"]:not([transform])').all_text_contents()
     assert ticks[-1] == "trials"
@@ -308,7 +316,7 @@ def test_the_page_by_keyboard(open_alone: Callable[..., Page], tmp_path: Path, s
     plot.focus()
     page.keyboard.press("Home")
     said = view.locator(".syno-said")
-    expect(said).to_contain_text("sum of layers' latencies on cpu [ms]")
+    expect(said).to_contain_text("FLOPs")
     page.keyboard.press("Space")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Space")

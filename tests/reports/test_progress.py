@@ -33,7 +33,7 @@ from syno_lab.reports.progress import (
     read_progress,
 )
 from syno_lab.reports.searched import Baseline, Counts, Funnel, Plan, PlanPart, Point, searched
-from syno_lab.reports.shown import find_progress, shown_courses, shown_front, shown_trials, usual_measure
+from syno_lab.reports.shown import find_progress, shown_courses, shown_finals, shown_front, shown_trials, usual_measure
 from syno_lab.reports.text_tables import table_text
 from syno_lab.reports.why import read_why, why_tables
 from syno_lab.store import Store
@@ -252,8 +252,27 @@ def test_a_front_is_of_one_rung(reading: Reading) -> None:
     )
     assert first.points[1].values[1] == pytest.approx(100 * (TRIALS[0][1][0] - BASE[0]))
     assert all(wide is None for point in first.points for wide in point.intervals), "intervals are of the finals"
-    assert usual_measure(reading.rows) == "accuracy"
-    assert usual_measure(row for row in reading.rows if row.number > 2) == f"accuracy@{SECOND}"
+    assert usual_measure(reading.rows) == f"accuracy@{FIRST}", "the only rung that all trials have"
+    assert usual_measure(row for row in reading.rows if row.number < 4) == f"accuracy@{SECOND}"
+    assert usual_measure(row for row in reading.rows if row.number < 2) == "accuracy"
+
+
+def test_the_finals_stand_over_the_cloud(reading: Reading) -> None:
+    """At the trials' places on the cloud; against the baseline in points, in which the baseline is 0."""
+    (base,) = (row for row in reading.rows if row.is_baseline)
+    wanted = {"search:rungs#0": [0.475, 0.462, 0.488], "search:rungs#1": [0.453, 0.435, 0.471]}
+    for baselines in (None, {base.source: base}):
+        front = front_of(reading.rows, ("flops", f"accuracy@{FIRST}"), baselines=baselines)
+        shown = shown_finals(front, reading.rows, reading.sources, baselines)
+        found = {front.points[place].key: numbers for place, *numbers in shown["finals"]}
+        scale, zero = (1, 0) if baselines is None else (100, 0.49)
+        for key, numbers in wanted.items():
+            assert found.pop(key) == pytest.approx([scale * (number - zero) for number in numbers])
+        assert not found
+        assert shown["baseline"] == pytest.approx([scale * (number - zero) for number in (0.49, 0.485, 0.495)])
+        assert shown["title"].endswith("(small marks: 40 steps; large: finals)")
+    whole = front_of(reading.rows, ("flops", "accuracy"))
+    assert shown_finals(whole, reading.rows, reading.sources, None)["finals"] == []
 
 
 def test_figures_mark_known_operators_and_intervals(reading: Reading) -> None:

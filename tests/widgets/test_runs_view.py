@@ -31,7 +31,6 @@ from syno_lab.jobs.ledger import Ledger
 from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.operators import conv2d
 from syno_lab.reports import front_of
-from syno_lab.reports.fronts import short_number
 from syno_lab.store import Store
 from syno_lab.store.courses import CURVE_FILE, write_course
 from syno_lab.store.pareto import pareto_front
@@ -74,7 +73,8 @@ def column(view: RunsView, name: str) -> list[Any]:
 
 
 def test_it_shows_what_the_store_holds(view: RunsView) -> None:
-    assert view.x == "latency_ms@cpu", "a latency, where there is one"
+    assert view.x == "flops", "which all trials have"
+    view.x = "latency_ms@cpu"
     assert view.trials["keys"] == ["search:known#baseline", *(f"search:known#{n}" for n in range(30))]
     points = [{"x": x, "y": y} for x, y in zip(*view.front["values"], strict=True)]
     assert set(view.front["front"]) == set(pareto_front(points, maximise=["y"], minimise=["x"]))
@@ -85,8 +85,7 @@ def test_it_shows_what_the_store_holds(view: RunsView) -> None:
     assert set(view.front["keys"]) == measured & finished
     assert view.front["unplaced"] == 31 - len(view.front["keys"])
     assert view.headline == (
-        f"30 trials: 27 finished, 3 diverged; {len(view.front['front'])} on the front, "
-        f"hypervolume {short_number(view.front['hypervolume'])}. "
+        f"30 trials: 27 finished, 3 diverged; {len(view.front['front'])} on the front. "
         "On cpu: sum over the replaced layers, not the whole network."
     )
     assert view.status == "2 jobs: 2 finished."
@@ -277,7 +276,7 @@ def test_a_search_in_rungs_is_followed_to_its_finals(tmp_path: Path) -> None:
     fill_rungs(tmp_path / "under way", is_done=False)
     view = RunsView(tmp_path / "under way")
     try:
-        # While no trial has finals, trials are compared on the last rung that one has, and with the baseline there.
+        # Trials are compared on the last rung that all have, and with the baseline there.
         assert view.front["axes"][1]["name"] == f"accuracy@{FIRST}"
         assert len(view.front["keys"]) == 6
         assert view.progress["headline"] == f"rungs: {SECOND}, 15.2 of 26 minutes."
@@ -293,7 +292,13 @@ def test_a_search_in_rungs_is_followed_to_its_finals(tmp_path: Path) -> None:
     fill_rungs(tmp_path)
     view = RunsView(tmp_path)
     try:
+        assert view.front["axes"][1]["name"] == f"accuracy@{FIRST}"
+        places = [place for place, *_ in view.front["finals"]]
+        assert [view.front["keys"][place] for place in places] == ["search:rungs#0", "search:rungs#1"]
+        assert view.front["baseline"] == pytest.approx([0.49, 0.485, 0.495])
+        view.y = "accuracy"
         assert view.front["axes"][1]["text"] == "accuracy of the finals, test images"
+        assert view.front["finals"] == []
         assert [one["key"] for one in view.progress["finalists"]] == ["search:rungs#0", "search:rungs#1"]
         assert "Funnel of rungs: 1,204 drawn" in view._bundle()["text/html"]
         ask(view, kind="why", key="search:rungs#2")

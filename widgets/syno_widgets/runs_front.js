@@ -31,16 +31,19 @@ class FrontChart {
     this.line = svgPart("path", { class: "syno-front-line" });
     this.dotted = svgPart("g", {});
     this.wide = svgPart("path", { class: "syno-interval" });
+    this.band = svgPart("g", { class: "syno-band" });
+    this.finals = svgPart("g", {});
+    this.finalAt = new Map();
     this.ring = svgPart("circle", { class: "syno-ring", r: 9 });
     this.lasso = svgPart("path", { class: "syno-lasso" });
     this.picture = svgPart("svg", { viewBox: `0 0 ${this.width} ${this.height}`, class: "syno-front" });
-    this.picture.append(this.axes, this.paper, this.line, this.wide, this.dotted, this.ring, this.lasso);
+    this.picture.append(this.axes, this.band, this.paper, this.line, this.wide, this.dotted, this.finals, this.ring, this.lasso);
     this.root = make("div", { class: "syno-plot", tabindex: "0", role: "application" }, this.picture);
     this.ring.style.display = "none";
     watchWidth(this.root, 320, (wide) => {
       if (wide === this.width) return;
       this.width = wide;
-      this.height = Math.round(0.625 * wide);
+      this.height = Math.round(Math.min(0.625 * wide, 520));
       this.picture.setAttribute("viewBox", `0 0 ${wide} ${this.height}`);
       if (this.front) this.draw(this.front);
     });
@@ -67,12 +70,14 @@ class FrontChart {
     const paper = front.paper ?? [];
     this.intervals = front.intervals ?? [];
     const ends = (axis) => (this.intervals[axis] ?? []).flatMap((one) => one ?? []);
-    const spread = (axis) => [...paper.flatMap((one) => one.ranges[axis] ?? []), ...ends(axis)];
+    const base = front.baseline ?? [];
+    const beside = (front.finals ?? []).flatMap(([, ...numbers]) => numbers).concat(base);
+    const spread = (axis) => [...paper.flatMap((one) => one.ranges[axis] ?? []), ...ends(axis), ...(axis === 1 ? beside : [])];
     const isWhole = (axis) => ["flops", "params"].includes(front.axes?.[axis]?.name) && !front.axes[axis].text.includes("over the");
     const mayBeLog = (axis) => paper.length === 0 && !front.axes?.[axis]?.name.startsWith("accuracy");
     const xs = makeScale([...(xv ?? []), ...spread(0)], PAD.left, this.width - PAD.right, mayBeLog(0), isWhole(0));
     const ys = makeScale([...(yv ?? []), ...spread(1)], this.height - PAD.bottom, PAD.top, mayBeLog(1), isWhole(1));
-    drawAxes(this.axes, this.width, this.height, xs, ys, this.titles[0] ?? "", this.titles[1] ?? "");
+    drawAxes(this.axes, this.width, this.height, xs, ys, this.titles[0] ?? "", front.title ?? this.titles[1] ?? "");
     const onFront = new Set(front.front ?? []);
     const baselines = new Set(front.baselines ?? []);
     const known = new Set(front.known ?? []);
@@ -103,6 +108,7 @@ class FrontChart {
     );
     this.drawPaper(paper, xs, ys);
     this.drawIntervals(xs, ys);
+    this.drawFinals(front.finals ?? [], base, known, ys);
     this.order = this.keys.map((_, place) => place).sort((a, b) => xv[a] - xv[b] || yv[a] - yv[b]);
     this.at = here === null ? -1 : this.keys.indexOf(here);
     this.drawRing();
@@ -134,6 +140,27 @@ class FrontChart {
     this.wide.setAttribute("d", bars.join(""));
   }
 
+  /** The finals over the cloud: large marks with bars, and the baseline's line with the band of its seeds. */
+  drawFinals(finals, base, known, ys) {
+    this.finalAt = new Map();
+    this.inFinals = new Map(finals.map(([place, ...numbers]) => [place, numbers]));
+    const parts = finals.flatMap(([place, ...numbers]) => {
+      const [y, low, high] = numbers.map(ys.place);
+      const x = this.points[place][0];
+      this.finalAt.set(place, [x, y]);
+      const bar = `M${x} ${low}V${high}M${x - 6} ${low}h12M${x - 6} ${high}h12`;
+      const outline = { d: this.front.outlines[this.front.marks[place]], transform: `translate(${x} ${y}) scale(8)` };
+      const look = `syno-final${known.has(place) ? " syno-known" : ""}`;
+      return [svgPart("path", { class: "syno-interval syno-strong", d: bar }), svgPart("path", { class: look, ...outline })];
+    });
+    this.finals.replaceChildren(...parts);
+    const [mean, low, high] = base.map(ys.place);
+    const [left, right] = [PAD.left, this.width - PAD.right];
+    const seeds = { x: left, y: high, width: right - left, height: Math.max(low - high, 1) };
+    const line = { x1: left, x2: right, y1: mean, y2: mean };
+    this.band.replaceChildren(...(base.length ? [svgPart("rect", seeds), svgPart("line", line)] : []));
+  }
+
   /** The keys that are selected. */
   mark(keys) {
     this.marked = keys;
@@ -141,7 +168,8 @@ class FrontChart {
   }
 
   drawRing() {
-    const there = this.points[this.at];
+    const there = this.finalAt.get(this.at) ?? this.points[this.at];
+    this.ring.setAttribute("r", this.finalAt.has(this.at) ? 14 : 9);
     this.ring.style.display = there ? "" : "none";
     if (!there) return;
     this.ring.setAttribute("cx", there[0]);
@@ -162,6 +190,8 @@ class FrontChart {
       const between = wide ? ` (${shortNumber(wide[0])} to ${shortNumber(wide[1])})` : "";
       return `${this.titles[number]} ${shortNumber(axis[place])}${between}`;
     });
+    const [mean, low, high] = (this.inFinals.get(place) ?? []).map(shortNumber);
+    if (mean) values.push(`in the finals ${mean} (${low} to ${high})`);
     const system = this.systems[place] ? `, ${this.systems[place]}` : "";
     return `${this.labels[place]}${system}: ${values.join(", ")}`;
   }
@@ -202,6 +232,9 @@ class FrontChart {
     let least = NEAR * NEAR;
     this.points.forEach(([px, py], place) => {
       const far = (px - x) ** 2 + (py - y) ** 2;
+      const [fx, fy] = this.finalAt.get(place) ?? [Infinity, Infinity];
+      const toFinal = (fx - x) ** 2 + (fy - y) ** 2;
+      if (toFinal < least) [best, least] = [place, toFinal];
       if (far < least || (far === least && this.dots[place].classList.contains("syno-best"))) [best, least] = [place, far];
     });
     return best;
@@ -239,7 +272,8 @@ class FrontChart {
   caught() {
     const found = [];
     this.points.forEach(([x, y], place) => {
-      if (isWithin(x, y, this.trace)) found.push(this.keys[place]);
+      const final = this.finalAt.get(place);
+      if (isWithin(x, y, this.trace) || (final && isWithin(...final, this.trace))) found.push(this.keys[place]);
     });
     return found;
   }

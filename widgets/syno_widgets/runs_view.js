@@ -110,7 +110,8 @@ class RunsPage extends LiveView {
       search: make("div", { role: "tabpanel", "aria-label": titles.search }, this.search.root),
     };
     this.note = make("p", { class: "syno-quiet" });
-    const columns = make("div", { class: "syno-columns" }, plot, this.volume.root);
+    const folded = make("details", { class: "syno-fold" }, make("summary", {}, "Hypervolume over the trials"), this.volume.root);
+    const columns = make("div", { class: "syno-columns" }, plot, folded);
     this.panels.results.append(this.note, columns, this.table.root, this.compared, this.ask, this.opened);
     this.jobsPlace = make("div");
     this.charts = new Map(); // by title: curves of two rungs are never in one
@@ -167,7 +168,7 @@ class RunsPage extends LiveView {
 
   drawChoices() {
     const axes = this.model.get("axes").map((axis) => [axis.name, axis.title]);
-    const first = { x: [], y: [["", "accuracy, as far as trained"]], z: [["", "none"]] };
+    const first = { x: [], y: [["", "accuracy that all have"]], z: [["", "none"]] };
     for (const name of ["x", "y", "z"]) {
       const chosen = this.model.get(name);
       const options = [...first[name], ...axes];
@@ -194,7 +195,8 @@ class RunsPage extends LiveView {
     const unplaced = front.unplaced ? ` ${front.unplaced} without a value on each axis.` : "";
     const none = front.keys ? (front.keys.length ? "" : "No trial has a value on each axis yet.") : front.text ?? "";
     const known = front.known?.length ? " Hollow: known operators." : "";
-    const wide = (front.intervals ?? []).flat().some(Boolean) ? " Bars: intervals of the finals." : "";
+    const hasBars = front.finals?.length || (front.intervals ?? []).flat().some(Boolean);
+    const wide = hasBars ? " Bars: intervals of the finals." : "";
     write(this.note, `${none}${unplaced}${known}${wide}${paper}`.trim());
   }
 
@@ -210,6 +212,8 @@ class RunsPage extends LiveView {
       ["syno-rest", "another trial", !z && has(plain)],
       ["syno-base", "the baseline: the network as it is", has((place) => base.has(place))],
       ["syno-best syno-known", "a known operator", has((place) => known.has(place))],
+      ["syno-final", "large: a finalist, on the test images", Boolean(front.finals?.length)],
+      ["syno-seeds", "line and band: the baseline in the finals, its mean and its seeds", Boolean(front.baseline?.length)],
     ];
     const lines = found.filter(([, , isThere]) => isThere).map(([look, words]) => [look, words]);
     if (z) {
@@ -220,7 +224,8 @@ class RunsPage extends LiveView {
     this.kinds.hidden = lines.length === 0;
     this.kinds.replaceChildren(
       ...lines.map(([look, words]) => {
-        const dot = svgPart("path", { class: look, d: "M-1.5 0a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0 -3 0", "vector-effect": "non-scaling-stroke" });
+        const d = look === "syno-seeds" ? "M-2.5 0H2.5" : "M-1.5 0a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0 -3 0";
+        const dot = svgPart("path", { class: look, d, "vector-effect": "non-scaling-stroke" });
         return make("li", {}, svgPart("svg", { viewBox: "-2.5 -2.5 5 5", "aria-hidden": "true" }, dot), words);
       }),
     );

@@ -39,7 +39,6 @@ from syno_lab.reports import (
     trials_frame,
     trials_parquet,
 )
-from syno_lab.reports.axes import LATENCY
 from syno_lab.reports.figures import front_figure
 from syno_lab.reports.in_network import find_network, shared_sizes, shown_layers
 from syno_lab.reports.pictures import describe_front
@@ -48,6 +47,7 @@ from syno_lab.reports.shown import (
     find_progress,
     shown_axes,
     shown_courses,
+    shown_finals,
     shown_front,
     shown_progress,
     shown_sources,
@@ -187,7 +187,8 @@ class RunsView(Comparing, LookingView):
     """The trials by columns (:func:`syno_lab.reports.shown.shown_trials`)."""
 
     front = t.Dict(read_only=True).tag(sync=True)
-    """The front with all points (:func:`syno_lab.reports.shown.shown_front`)."""
+    """The front with all points (:func:`syno_lab.reports.shown.shown_front`), and the finals over it
+    (:func:`syno_lab.reports.shown.shown_finals`)."""
 
     courses = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The curves of trainings and tunings; running ones are first."""
@@ -252,7 +253,7 @@ class RunsView(Comparing, LookingView):
                 self._show_jobs(reading)
                 if is_new:
                     if not self.x:
-                        self.x = LATENCY + reading.targets[0] if reading.targets else "flops"
+                        self.x = "flops"
                     self.set_trait("sources", shown_sources(reading))
                     self.set_trait("axes", shown_axes(reading.targets, reading.rungs))
                     self._show_trials()
@@ -300,8 +301,7 @@ class RunsView(Comparing, LookingView):
         """Write the shown front for a paper: ``view.save("front.pdf", width="column")`` (:meth:`.Figure.save`).
 
         Raises:
-            SynoError: the lab cannot be read, two axes are the same, no trial has a value on all axes, the suffix or
-                an option is unknown, or the file cannot be written.
+            SynoError: the lab cannot be read, the front or an option is invalid, or the file cannot be written.
         """
         front, title, paper = self._shown_front()
         front.check()
@@ -408,13 +408,15 @@ class RunsView(Comparing, LookingView):
         try:
             baselines = {s.key: s.baseline for s in reading.sources if s.baseline is not None}
             names = [name for name in (self.x, self._measure(), self.z) if name]
-            self._front = front_of(rows, names, baselines=baselines if self.relative else None)
+            against = baselines if self.relative else None
+            self._front = front_of(rows, names, baselines=against)
         except SynoError as error:
             refused = str(error)
         with self.hold_sync():
             self.set_trait("trials", shown_trials(rows, self._targets()))
             front = self._front
             shown = {"text": refused} if front is None else shown_front(front, self._title(), self._paper())
+            shown |= {} if front is None else shown_finals(front, rows, reading.sources, against)
             self.set_trait("front", shown)
             self.set_trait("headline", summary(reading, rows, front))
 
