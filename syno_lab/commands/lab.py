@@ -19,6 +19,7 @@ from syno_lab.processes.process import module_command
 
 TOUR = "01_tour.ipynb"
 COURSE = "course"
+WIDGET = "application/vnd.jupyter.widget-view+json"
 KERNELS = Path(".syno-lab") / "jupyter"  # path relative to the folder of the copies
 
 
@@ -36,29 +37,33 @@ def notebooks_folder() -> Path:
     return folder
 
 
-def copy_notebooks(folder: Path) -> Path:
-    """Copy all notebooks into ``folder`` for the kernel "Syno Lab"; return the path of the tour's copy.
+def copy_notebooks(folder: Path) -> list[Path]:
+    """Copy all notebooks into ``folder`` for the kernel "Syno Lab"; return the paths of the new copies.
 
     An existing copy keeps its content and its kernel.
 
     Raises SynoError if there is no tour or the folder cannot be written to.
     """
     source = notebooks_folder()
-    copy = folder / TOUR
+    copy, new = folder / TOUR, []
     try:
         for notebook in (*sorted(source.glob("*.ipynb")), *sorted((source / COURSE).glob("*.ipynb"))):
             copy = folder / notebook.relative_to(source)
             copy.parent.mkdir(parents=True, exist_ok=True)
             if not copy.exists():
                 copy.write_text(_for_our_kernel(notebook.read_text(encoding="utf-8")), encoding="utf-8")
+                new.append(copy)
     except OSError as error:
         raise SynoError(f"expected to copy a notebook to {copy}, found: {error.strerror or error}") from None
-    return folder / TOUR
+    return new
 
 
 def _for_our_kernel(notebook: str) -> str:
-    """Return the notebook's text with the kernel "Syno Lab" selected."""
+    """Return the notebook's text with the kernel "Syno Lab", and without its widgets; their pictures stay."""
     book = msgspec.json.decode(notebook)
+    for cell in book["cells"]:
+        if "outputs" in cell:
+            cell["outputs"] = [output for output in cell["outputs"] if WIDGET not in output.get("data", ())]
     chosen = {"display_name": kernel.DISPLAY_NAME, "language": "python", "name": kernel.NAME}
     book["metadata"]["kernelspec"] = chosen
     return msgspec.json.format(msgspec.json.encode(book), indent=1).decode() + "\n"
@@ -97,7 +102,9 @@ def command(
     """
     if importlib.util.find_spec("jupyterlab") is None:
         raise SynoError("expected JupyterLab in this Python, found none; install it with `pip install jupyterlab`")
-    notebook = copy_notebooks(folder)
+    if new := copy_notebooks(folder):
+        kernel.ask("trust", *map(str, new))  # otherwise Jupyter hides the pictures of these notebooks of the repository
+    notebook = folder / TOUR
     offer_kernel(folder)
     write_json({"notebook": str(notebook.resolve())})
     arguments = module_command("jupyterlab", str(notebook))

@@ -198,9 +198,17 @@ class PGraphConstruction(
         return isinstance(start, Spec | State)
 
     def begin(self, start: Spec | State | Operator) -> Beginning[State, Step]:
-        """Return the first state (the output alone), and the steps from this state to ``start``."""
+        """Return the first state (the output alone), and the steps from this state to ``start``.
+
+        A limit of steps below the number of steps of ``start`` is raised to it, so that its own steps stay affordable.
+        """
         if isinstance(start, Spec):
             return Beginning(State.root(start))
+        if len(start.steps) > start.spec.limits.max_primitives:
+            limits = replace(start.spec.limits, max_primitives=len(start.steps))
+            state = start if isinstance(start, State) else start.state
+            state = replace(state, spec=replace(start.spec, limits=limits))
+            start = state if isinstance(start, State) else replace(start, state=state)
         return Beginning(State.root(start.spec), start.steps, start if isinstance(start, Operator) else None)
 
     def operator(self, state: State) -> Operator:

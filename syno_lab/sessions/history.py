@@ -57,6 +57,7 @@ class History:
         self._places: list[Place[Any, Any]] = []
         self._children: list[list[int]] = []
         self._ahead: list[int | None] = []  # for each place, the child that redo goes to
+        self._undone: set[int] = set()
 
     @classmethod
     def restored(
@@ -130,6 +131,11 @@ class History:
         return [ahead for ahead, children in pairs if ahead is not None and ahead != children[-1]]
 
     @property
+    def undone(self) -> list[int]:
+        """Return the places that undo has left in this process; other places ahead of the shown one were laid ahead."""
+        return sorted(self._undone)
+
+    @property
     def history(self) -> tuple[Place[Any, Any], ...]:
         """Return the line through the shown place: first the targets of undo, then the targets of redo."""
         before = []
@@ -185,6 +191,7 @@ class History:
         """Go to the parent of the shown place. Raises SynoError at the first place."""
         if self.entry.parent is None:
             raise SynoError("nothing to undo: this is the beginning of the history")
+        self._undone.add(self._place)
         return self.go(self.entry.parent)
 
     def undo_to_progress(self) -> State:
@@ -192,11 +199,13 @@ class History:
 
         Raises SynoError if the shown place is itself the last place with progress.
         """
-        entry = self.entry
+        entry, left = self.entry, set()
         while not self._stays(entry):
+            left.add(entry.number)
             entry = self._places[entry.parent or 0]
         if entry is self.entry:
             raise SynoError("nothing to undo: the last step was progress, or a beginning")
+        self._undone |= left
         return self.go(entry.number)
 
     def _stays(self, entry: Place[Any, Any]) -> bool:

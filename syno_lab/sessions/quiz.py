@@ -1,15 +1,20 @@
 """A quiz on a session: the user guesses its hidden next step, and the guess is graded.
 
-The right step is the step that redo takes. Another step is also right if it leads to the same state.
+The right step is the step that redo takes. Another step is also right if it leads to the same operator: if the session
+takes an equal step later.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
 from syno_lab.errors import SynoError
+from syno_lab.protocol import Traced
 from syno_lab.sessions.session import Session
+from syno_lab.systems import system_for
 
 
 @dataclass(frozen=True)
@@ -44,9 +49,11 @@ def guessed(session: Session, quiz: Quiz, guess: Hashable) -> tuple[Quiz, bool]:
     tried = session.copy()
     tried.apply(guess)
     asked = quiz.asked | {place}
-    if tried.place == ahead or tried.state == session.places[ahead].state:
+    is_same = tried.place == ahead or tried.state == session.places[ahead].state
+    if is_same or _is_later(tried.state, session.history[-1].state):
         right = quiz.right if place in quiz.missed else quiz.right | {place}
-        return Quiz(asked, right, quiz.missed, "Right."), True
+        said = "Right." if is_same else "Right: it leads to the same operator. Here another of its steps came first."
+        return Quiz(asked, right, quiz.missed, said), True
     far, wanted = tried.entry.distance, session.places[ahead].distance
     words = session.construction.labels.far
     if far is None:
@@ -64,6 +71,15 @@ def shown(session: Session, quiz: Quiz) -> Quiz:
     _ahead(session)
     missed = quiz.missed | {session.place}
     return Quiz(quiz.asked | {session.place}, quiz.right - {session.place}, missed, "This was the step.")
+
+
+def _is_later(state: Any, end: Any) -> bool:
+    """Return whether all steps to a state are steps to ``end`` too: then the others lead from the state to ``end``."""
+    system = system_for(state)
+    if not isinstance(system, Traced):
+        return False
+    wanted, own = (Counter(step.key for step in steps) for steps in system.traces([end, state]))
+    return own <= wanted
 
 
 def _ahead(session: Session) -> int:

@@ -34,6 +34,12 @@ def test_syno_lab_lab(page: Page, tmp_path: Path) -> None:
         page.wait_for_url("**/lab/tree/01_tour.ipynb**")
         expect(page.locator(".jp-Notebook").get_by_role("heading", name="1. A tour of the lab")).to_be_visible()
         wait_for(page, lambda: kernel_of(lab, "01_tour.ipynb") == "syno-lab")
+        # What is copied is trusted: Jupyter shows the stored pictures, each without a message of a lost widget.
+        for name in ("01_tour.ipynb", "course/02_building_conv2d.ipynb"):
+            cells = lab.call(f"api/contents/{name}")["content"]["cells"]
+            assert all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code")
+        expect(page.locator(".jp-OutputArea img").first).to_be_attached()
+        expect(page.locator(".jp-OutputArea", has_text="model not found")).to_have_count(0)
         chosen = page.get_by_role("button", name="Syno Lab", exact=True)
         expect(chosen.first).to_be_visible()
 

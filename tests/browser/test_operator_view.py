@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from syno_widgets import OperatorView
+from syno_widgets.kernelspec import trust
 
 from syno_lab.codegen import drawing
 from syno_lab.codegen.loops import loops
@@ -27,6 +29,14 @@ view
 LOOK = "print('SEEN', view.selected, view.pane, view.sizes['H'], view.search)"
 DRIVE = "view.selected, view.pane, view.search = 'w0', 'mixing', 'REDUCE'"
 SHARED = ["c2", "c5", "c7", "s1", "s3_c5", "s4"]  # the expression i_H + r_k_1 - k_1//2
+
+
+@contextmanager
+def private_data(lab: Lab) -> Iterator[None]:
+    """Within, this process has the data of the lab's Jupyter."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_DATA_DIR", str(lab.data))
+        yield
 
 
 def lit_nodes(view: Locator) -> list[str]:
@@ -142,8 +152,9 @@ def test_operator_view_in_the_lab(page: Page, lab: Lab) -> None:
     # What is typed and not sent yet stays while the panes are worked out anew.
     view.get_by_label("Output element").fill("0,0,0,0")
     view.get_by_label("H", exact=True).fill("18")
-    view.get_by_role("button", name="Use these sizes").click()
+    view.get_by_label("H", exact=True).press("Enter")
     expect(view.locator(".syno-sizes summary")).to_contain_text("H=18")
+    expect(view.get_by_label("H", exact=True)).to_be_focused()
     expect(view.get_by_role("tabpanel")).to_contain_text(re.compile(r"Y\[.*\] reads "), timeout=60_000)
     expect(view.get_by_label("Output element")).to_have_value("0,0,0,0")
     view.get_by_role("button", name="Show", exact=True).click()
@@ -156,6 +167,15 @@ def test_operator_view_in_the_lab(page: Page, lab: Lab) -> None:
     reopen_without_kernel(page, lab, "operator.ipynb")
     expect(page.locator(f'.jp-OutputArea img[alt="{drawing.describe(conv2d())}"]')).to_be_visible()
     expect(page.locator(".jp-OutputArea pre", has_text="for r_k_1__2 in range(k_1):").first).to_be_visible()
+    # In a notebook that Jupyter trusts, as the user's own, the message of the lost widget is not above the picture.
+    with private_data(lab):
+        trust([str(lab.folder / "operator.ipynb")])
+    page.reload()
+    page.locator(".jp-Dialog").get_by_role("button", name=re.compile("No Kernel")).click()
+    expect(page.locator(f'.jp-OutputArea img[alt="{drawing.describe(conv2d())}"]')).to_be_visible()
+    lost = page.locator(".jp-OutputArea-output", has_text=re.compile("^(Loading widget|Error displaying widget)"))
+    expect(lost).to_have_count(1)
+    expect(lost).to_be_hidden()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

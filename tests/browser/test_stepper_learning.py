@@ -16,6 +16,14 @@ from tests.browser.test_stepper import wait_for_kernel as idle
 
 pytestmark = pytest.mark.browser
 
+#: The text as it is seen, where that is not what is read and copied.
+SHOWN = """element => {
+  const copy = element.cloneNode(true);
+  for (const sign of copy.querySelectorAll(".syno-hidden-sign"))
+    sign.parentElement.replaceWith(sign.parentElement.dataset.shown ?? "");
+  return copy.textContent;
+}"""
+
 
 @pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
 def test_taught_step_by_step(page: Page, lab: Lab, tmp_path: Path, theme: str) -> None:
@@ -63,6 +71,11 @@ def test_taught_step_by_step(page: Page, lab: Lab, tmp_path: Path, theme: str) -
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(ranked).to_have_attribute("open", "")
+    settled(stepper)
+    expect(ranked.locator("summary")).to_be_focused()
+    # A step behind which there is no operator is called as the explorer calls it.
+    go(stepper, 0)
+    expect(opened(stepper, "EXPAND").locator(".syno-distance").first).to_have_text("dead end: out of reach")
     go(stepper, 2)
 
     # Lists and headings set names as the picture does: indices lowered and small; what is read and copied stays.
@@ -91,18 +104,28 @@ def test_taught_step_by_step(page: Page, lab: Lab, tmp_path: Path, theme: str) -
     # A quiz on conv2d: what lies ahead is hidden, a guess is graded, the right one is taken.
     stepper.get_by_label("Known operator", exact=True).select_option("conv2d")
     press(stepper, "Replay")
+    # What lies ahead was not undone.
+    expect(stepper.locator(".syno-history")).to_contain_text("(ahead)")
+    expect(stepper.locator(".syno-history")).not_to_contain_text("(undone)")
+    press(stepper, "Redo")
+    press(stepper, "Undo")
+    expect(stepper.locator(".syno-ahead", has_text="(undone)")).to_have_count(1)
     start = int(stepper.locator('.syno-place[aria-current="step"]').get_attribute("data-place") or 0)
     press(stepper, "Quiz")
     expect(stepper.get_by_role("button", name="Redo", exact=True)).to_be_hidden()
     expect(stepper.locator(f'.syno-place[data-place="{start + 1}"]')).to_have_count(0)
     grade = stepper.locator(".syno-grade")
     expect(grade).to_contain_text("Guess the next step")
-    opened(stepper, "REDUCE").locator('> .syno-items [data-text="REDUCE k_1"]').click()
+    expect(ranked).to_have_count(0)
+    expect(stepper.get_by_role("group", name="Shape distance over the steps")).to_be_hidden()
+    opened(stepper, "REDUCE").locator('> .syno-items [data-text="REDUCE H"]').click()
     expect(grade).to_have_text(re.compile(r"^Not this one: .* Guess again\. 0 of 1 right at the first guess\.$"))
     at(stepper, start)
-    opened(stepper, "REDUCE").locator('> .syno-items [data-text="REDUCE C_in"]').click()
+    opened(stepper, "REDUCE").locator('> .syno-items [data-text="REDUCE k_1"]').click()
     at(stepper, start + 1)
-    expect(grade).to_have_text("Right. 0 of 1 right at the first guess.")
+    expect(grade).to_have_text(
+        "Right: it leads to the same operator. Here another of its steps came first. 0 of 1 right at the first guess."
+    )
     opened(stepper, "REDUCE").locator('> .syno-items [data-text="REDUCE k_1"]').first.click()
     at(stepper, start + 2)
     expect(grade).to_have_text("Right. 1 of 2 right at the first guess.")
@@ -116,6 +139,12 @@ def test_taught_step_by_step(page: Page, lab: Lab, tmp_path: Path, theme: str) -
     expect(ways.get_by_role("listitem")).to_have_count(6)
     expect(ways).to_contain_text("syno-lab train operator.json")
     stepper.screenshot(path=tmp_path / "complete.png")
+
+    # Indices are set as in the picture, and stay what they were in the text.
+    stepper.get_by_label("Known operator", exact=True).select_option("operator_1")
+    press(stepper, "Load")
+    row = stepper.locator(".syno-place", has_text="give r_C_out_by_g_s")
+    assert "give rCout/(g·s)" in row.evaluate(SHOWN)
 
 
 def test_a_link_opens_its_session(page: Page, lab: Lab) -> None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import sqlite3
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from ipykernel.kernelspec import get_kernel_dict, make_ipkernel_cmd
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
+from nbformat.sign import NotebookNotary
 
 import syno_lab
 from syno_lab.errors import SynoError
@@ -125,8 +128,23 @@ def remove(name: str = NAME) -> dict[str, Any]:
         raise SynoError(f"cannot remove {error.filename or name}: {error.strerror or error}") from None
 
 
+def trust(notebooks: list[str]) -> list[str]:
+    """Sign notebooks for this Jupyter, so that it shows all their stored outputs; return them.
+
+    Raises:
+        SynoError: a notebook or Jupyter's store of signatures cannot be read or written to.
+    """
+    try:
+        notary = NotebookNotary()
+        for path in notebooks:
+            notary.sign(nbformat.read(path, as_version=nbformat.NO_CONVERT))
+    except (OSError, nbformat.ValidationError, sqlite3.Error) as error:
+        raise SynoError(f"cannot sign {notebooks[0]} for Jupyter: {error}") from None
+    return notebooks
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Run ``install``, ``remove`` or ``list``: print one line of JSON, or one line with the error and return 2."""
+    """Run an action: print one line of JSON, or one line with the error and return 2."""
     parser = argparse.ArgumentParser(prog=f"python -m {__spec__.name if __spec__ else __name__}", description=__doc__)
     actions = parser.add_subparsers(dest="action", required=True)
     add = actions.add_parser("install")
@@ -136,11 +154,14 @@ def main(arguments: list[str] | None = None) -> int:
     add.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
     actions.add_parser("remove").add_argument("--name", default=NAME)
     actions.add_parser("list")
+    actions.add_parser("trust").add_argument("notebooks", nargs="+")
     chosen = parser.parse_args(arguments)
     try:
         if chosen.action == "install":
             env = dict(text.partition("=")[::2] for text in chosen.env)
             result: Any = install(chosen.name, prefix=chosen.prefix, user=chosen.user, env=env)
+        elif chosen.action == "trust":
+            result = trust(chosen.notebooks)
         else:
             result = remove(chosen.name) if chosen.action == "remove" else installed()
     except SynoError as error:

@@ -24,6 +24,8 @@ function write(element, text) {
 
 const NAME = /(?<!\w)[A-Za-z]_\w*[A-Za-z0-9]/g; // of a letter: words such as fold_avg are no mathematics
 
+const INDEX = /^(\d+|(?!by$)[a-z]{2,})$/; // of a variable, such as C_out: another part of a name is a factor
+
 /** What is read, copied and found as it is written, and shown as something else. */
 function shownAs(written, shown) {
   const hidden = make("span", { class: "syno-hidden-sign" }, written);
@@ -32,7 +34,7 @@ function shownAs(written, shown) {
 
 /**
  * A text as the pictures set it (drawing/text.py): names with their indices lowered, a prime for the second of a
- * name, a dot for a product. Its text content stays what it was.
+ * name, a dot for a product, a stroke for `_by_`. Its text content stays what it was.
  */
 function asMath(text) {
   const found = [];
@@ -43,11 +45,17 @@ function asMath(text) {
     plain(text.slice(end, name.index));
     const [, stem, indices, number] = /^([A-Za-z])(\w*?)(__\d+)?$/.exec(name[0]);
     const set = make("span", {}, stem);
-    let level = 0;
+    const below = indices.split("_by_")[1]?.split("_").filter((part) => !INDEX.test(part)) ?? [];
+    let isFirst = true;
     for (const [, line, part] of indices.matchAll(/(_+)([^_]*)/g)) {
-      level += 1;
-      set.append(make("span", { class: `syno-low syno-low-${Math.min(level, 2)}` }, shownAs(line, ""), part));
+      const isIndex = !isFirst && INDEX.test(part);
+      const low = make("span", { class: `syno-low syno-low-${isIndex ? 2 : 1}` });
+      if (part === "by" && below.length) low.append(shownAs(`${line}by`, below.length > 1 ? "/(" : "/"));
+      else low.append(shownAs(line, isFirst || isIndex ? "" : "\u00b7"), part);
+      set.append(low);
+      isFirst = part === "by" && below.length > 0;
     }
+    if (below.length > 1) set.append(make("span", { class: "syno-low syno-low-1" }, shownAs("", ")")));
     if (number) set.append(shownAs(number, "\u2032".repeat(Number(number.slice(2)) - 1)));
     found.push(set);
     end = name.index + name[0].length;
@@ -344,13 +352,21 @@ function drawSizes(box, title, sizes, live, bind) {
         event.preventDefault();
         bind(Object.fromEntries([...form.querySelectorAll("input")].map((one) => [one.name, Number(one.value)])));
       },
+      // In JupyterLab, Chromium does not submit a form of numbers by itself.
+      onkeydown: (event) => {
+        if (event.key !== "Enter" || !event.target.matches("input")) return;
+        event.preventDefault();
+        form.requestSubmit();
+      },
     },
     ...Object.entries(sizes).map(([name, value]) =>
       make("label", {}, `${name} `, make("input", { type: "number", name, value, min: 1, max: 100000, required: true })),
     ),
     make("button", { type: "submit" }, "Use these sizes"),
   );
+  const active = box.contains(document.activeElement) ? document.activeElement.name : undefined; // after Enter
   box.replaceChildren(make("summary", {}, ...asMath(`${title}: ${words}`)), live ? form : "");
+  if (active !== undefined) (form.elements[active] ?? form.elements[form.elements.length - 1]).focus();
 }
 
 /** A menu of the layers of a network: the sizes of the chosen layer are bound. */

@@ -12,6 +12,11 @@ from html import escape
 from typing import Any
 
 Bundle = dict[str, str]
+#: Hides a widget's output (in place of the widget: "model not found") above its picture, unless the widget is live.
+_LOST = (
+    "<style>.jp-OutputArea-child:not(:has(.syno-shared)):has(+ .jp-OutputArea-child "
+    '[data-syno-static="{}"]) {{ display: none; }}</style>'
+)
 
 
 def static_bundle(static_id: str, svg: str, description: str) -> Bundle:
@@ -49,11 +54,14 @@ class StaticOutput:
         """Add HTML instead of a picture; the HTML contains the marker ``static_id``."""
         from IPython.display import display
 
-        handle = display(bundle, raw=True, display_id=True)
+        handle = display(self._with_style(bundle), raw=True, display_id=True)
         if handle is not None:
             self._handles.append(handle)
 
     def update_bundle(self, bundle: Bundle) -> None:
         """Replace the bundle in all its outputs."""
         for handle in self._handles:
-            handle.update(bundle, raw=True)
+            handle.update(self._with_style(bundle), raw=True)
+
+    def _with_style(self, bundle: Bundle) -> Bundle:
+        return {**bundle, "text/html": _LOST.format(escape(self.static_id)) + bundle.get("text/html", "")}

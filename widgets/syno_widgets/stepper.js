@@ -60,6 +60,7 @@ class View {
     listenLate(["distance"], this.drawDistance);
     listen(["status"], this.drawStatus);
     listenLate(["quiz"], this.drawQuiz);
+    listenLate(["quiz"], this.drawLists);
     listenLate(["tree", "place"], () => this.kept.drawComment());
     listen(["ways_on"], () => this.kept.drawWaysOn());
     listen(["complete"], this.drawStatus);
@@ -454,6 +455,7 @@ class View {
     this.grade.hidden = !isOn;
     write(this.grade, isOn ? `${said || "Guess the next step: choose it from the lists."} ${score}.` : "");
     this.reveal.disabled = this.redo.disabled;
+    this.course.hidden = isOn; // its line goes on to what lies ahead
     this.drawHistory();
   }
 
@@ -512,9 +514,12 @@ class View {
   drawMoves() {
     const line = this.model.get("line");
     const at = line.indexOf(this.model.get("place"));
+    const had = [this.undo, this.redo, this.toProgress, this.reveal].find((one) => one === document.activeElement);
     this.undo.disabled = this.toProgress.disabled = at <= 0 || !this.reaches(line[at - 1]);
     this.redo.disabled = at >= line.length - 1 || !this.reaches(line[at + 1]);
     this.reveal.disabled = this.redo.disabled;
+    // Enter on the last Undo or Redo keeps the focus here.
+    if (had?.disabled) (this.undo.disabled ? this.redo : this.undo).focus();
     write(this.where, `Place ${at + 1} of ${line.length}`);
     this.drawPlayer();
   }

@@ -123,6 +123,9 @@ class Stepper(MovesByHand, ComparesPlaces):
     line = t.List(t.Int(), read_only=True).tag(sync=True)
     """The numbers of the places through which undo and redo move."""
 
+    undone = t.List(t.Int(), read_only=True).tag(sync=True)
+    """The numbers of the places that undo has left; other places ahead of the shown one were never undone."""
+
     distance = t.Dict(read_only=True).tag(sync=True)
     """The shape distance: ``number`` (None: unreachable), ``words``, and as SVG its ``groups`` and its ``course``.
 
@@ -484,6 +487,7 @@ class Stepper(MovesByHand, ComparesPlaces):
             self.set_trait("description", picture.description)
             self.set_trait("links", plain(picture.nodes))
             self.set_trait("line", [entry.number for entry in session.history])
+            self.set_trait("undone", session.undone)
             self.place = session.place
             self.selected = ""
             self.set_trait("complete", session.is_complete)

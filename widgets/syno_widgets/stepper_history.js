@@ -78,7 +78,7 @@ class HistoryList {
       row.branch ? "branch: " : "",
       ...asMath(row.text),
       make("span", { class: "syno-quiet" }, ` (${far})`),
-      ahead.has(row.place) ? make("span", {}, " (undone)") : "",
+      ahead.has(row.place) ? make("span", {}, this.model.get("undone").includes(row.place) ? " (undone)" : " (ahead)") : "",
       this.told.has(row.place) ? "" : make("span", {}, " (not in this page)"),
     );
     const said = row.comment ? make("p", { class: "syno-comment" }, row.comment) : "";

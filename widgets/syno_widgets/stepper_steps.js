@@ -1,10 +1,11 @@
 // The lists of next steps of `Stepper`: by primitive, canonical ones and pruned ones with their rule, and the
 // step that the reader combines by ticks. What things are called is said by `labels`. Everything shown is a trait; `told` carries what the reader does.
 
-/** The distance after a step, as text: never by colour alone. */
+/** The distance after a step, as text: never by colour alone. No operator can be reached behind a dead end. */
 function distanceText(item, labels) {
   const text = farText(item.distance, labels);
-  return item.reaches || item.distance === null ? text : `${text}, over budget`;
+  if (item.distance === null) return `dead end: ${text}`;
+  return item.reaches ? text : `dead end: ${text}, over budget`;
 }
 
 function farText(distance, labels) {
@@ -61,13 +62,14 @@ class StepList {
     this.place = place;
     const group = document.activeElement?.closest?.("[data-group]");
     const had = group && this.element.contains(group) ? group.dataset.group : "";
+    const nearest = this.element.querySelector(".syno-nearest")?.contains(document.activeElement);
     const known = new Set(this.model.get("ticks").map((tick) => tick.id));
     this.share = new Set([...this.share].filter((id) => known.has(id)));
     this.give = new Set([...this.give].filter((id) => known.has(id)));
     const live = this.model.get("live");
     const groups = live || !chosen ? this.model.get("menu") : this.model.get("menu").map((entry) => using(entry, chosen));
     const blocks = groups.map((entry) => this.group(entry, chosen));
-    if (live && !chosen && groups.length > 1) blocks.unshift(...this.nearest());
+    if (live && !chosen && groups.length > 1 && !("score" in this.model.get("quiz"))) blocks.unshift(...this.nearest());
     // A contraction can be put together by hand even where the budget lists none.
     const labels = this.labels();
     if (live && labels.hand_text && !groups.some((entry) => entry.primitive === labels.hand_group) && !chosen) {
@@ -80,7 +82,7 @@ class StepList {
     this.element.replaceChildren(...blocks);
     this.drawPreview();
     if (this.share.size || this.give.size) this.askPreview();
-    return had;
+    return had || (nearest ? NEAREST : "");
   }
 
   /** The best steps of all groups in one list, which is made when it is opened. */
@@ -131,6 +133,7 @@ class StepList {
   }
 
   summary(group) {
+    if (group === NEAREST) return this.element.querySelector(".syno-nearest > summary");
     return this.element.querySelector(group ? `[data-group="${CSS.escape(group)}"] > summary` : "summary");
   }
 
