@@ -96,7 +96,7 @@ class ImageFolder:
         size = self.size_at(resolution)
         if others := self.sizes.total() - self.sizes[size]:
             among = "" if len(self.train) + len(self.test) <= _SIZED else f" of the first {_SIZED:,}"
-            text += f"; {others:,}{among} images have another size: they are scaled and cropped to {said(size)}"
+            text += f"; {others:,}{among} images have another size: they are scaled and cropped to {size[0]}x{size[1]}"
         clear = next((file for file, _ in self.train[:_LOOKED_AT] if has_transparency(file)), None)
         return text if clear is None else f"{text}; transparent pixels become white, as in {clear.name}"
 
@@ -127,11 +127,6 @@ def _own_size(path: Path, _changed: tuple[int, ...]) -> Size:
     return find_image_folder(path).size
 
 
-def said(size: Size) -> str:
-    """Return a size as a text: ``40x40``."""
-    return f"{size[0]}x{size[1]}"
-
-
 def _files(of: Path | Sequence[Path]) -> list[Path]:
     return sorted(images(of, is_deep=True)) if isinstance(of, Path) else list(of)
 
@@ -151,7 +146,7 @@ def read_image_folder(
     needed, available = (len(train) + len(test)) * 3 * math.prod(at), psutil.virtual_memory().available
     if needed > available:
         raise DataError(
-            f"{folder.path}: expected memory for {len(train) + len(test):,} images of {said(at)}, "
+            f"{folder.path}: expected memory for {len(train) + len(test):,} images of {at[0]}x{at[1]}, "
             f"{needed / 2**30:.1f} GiB, found {available / 2**30:.1f}; take fewer images or a lower resolution"
         )
     return *_read(train, at), *_read(test, at)

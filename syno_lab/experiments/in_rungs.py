@@ -13,10 +13,11 @@ from syno_lab.errors import TrainingError
 from syno_lab.experiments.finals import against
 from syno_lab.experiments.loop import Begun
 from syno_lab.experiments.plan import FINALISTS, Funnel, as_begun
-from syno_lab.experiments.rung_driver import RungDriver, Score
+from syno_lab.experiments.rung_driver import RungDriver
 from syno_lab.experiments.rung_worker import Workers
 from syno_lab.experiments.runner import Report
 from syno_lab.experiments.settings import SearchSettings
+from syno_lab.experiments.survivors import Score
 from syno_lab.experiments.validate_proxy import usable_probe, usable_rungs, validations_in
 from syno_lab.models.rungs import Rung
 from syno_lab.reports.searched import IN_RUNGS, NOT_SAID, RUNGS_STATUS, Point, Recorded, Searched, Taken
@@ -118,9 +119,11 @@ def _result(search: Begun, driver: RungDriver, process_s: float) -> Searched:
     not_compared = {}
     for name, number in finalists.items():
         finals = _finals(trainings, number)
-        if baselines and finals:
+        pairs = [(first, second) for first in baselines for second in finals if first.seed == second.seed]
+        if pairs:
+            paired = msgspec.structs.replace(settings, seeds=tuple([first.seed for first, _ in pairs]))
             try:
-                comparisons[name] = against(settings, baselines, finals)
+                comparisons[name] = against(paired, [first for first, _ in pairs], [second for _, second in pairs])
             except TrainingError as error:
                 not_compared[name] = str(error)
 
@@ -186,7 +189,6 @@ def times(settings: SearchSettings, driver: RungDriver, trainings: Sequence[Rung
 
 
 def _finals(trainings: Sequence[RungTraining], number: int) -> list[TrialOutcome]:
-    """Return the final trainings of a trial in the order of their seeds; empty unless all have finished."""
+    """Return the final trainings of a trial that have finished, in the order of their seeds."""
     rows = sorted((row for row in trainings if row.rung == FINAL and row.number == number), key=lambda row: row.seed)
-    outcomes = [TrialOutcome.from_dict(row.outcome) for row in rows]
-    return outcomes if all(outcome.state == "finished" for outcome in outcomes) else []
+    return [TrialOutcome.from_dict(row.outcome) for row in rows if row.state == "finished"]

@@ -204,9 +204,8 @@ def at_its_size(request: TrialRequest, say: Callable[[str], None]) -> TrialReque
     A network with a linear layer behind its whole plane accepts a single size, so the network is tried on one example
     of each of :data:`SIZES`; ``say`` gets a line about the chosen size. Raises SpecError if it accepts no size.
     """
-    if request.resolution is not None or request.data in (DIGITS, "") or request.data.startswith(OWN):
-        return request
-    if not is_class_folders(data_path(request.data)):
+    is_known = request.resolution is not None or request.data in (DIGITS, "") or request.data.startswith(OWN)
+    if is_known or not is_class_folders(data_path(request.data)):
         return request
     try:
         survey_of(request)

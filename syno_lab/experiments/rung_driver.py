@@ -15,7 +15,7 @@ import random
 import statistics
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from math import ceil, inf
 
@@ -24,8 +24,9 @@ import msgspec
 from syno_lab.errors import SearchError
 from syno_lab.experiments.loop import Loop
 from syno_lab.experiments.plan import FEWEST, MORE_SEEDS, Funnel, plan_for, worthwhile
-from syno_lab.experiments.rung_worker import TIMING_STEPS, Workers
+from syno_lab.experiments.rung_worker import TIMING_STEPS, Workers, is_timed
 from syno_lab.experiments.runner import Stopped
+from syno_lab.experiments.survivors import Score, survivors
 from syno_lab.experiments.watching import Board
 from syno_lab.inputs import quoted
 from syno_lab.models.rungs import Rung
@@ -33,10 +34,11 @@ from syno_lab.reports.searched import RUNGS_STATUS, Plan, Searched
 from syno_lab.search import Candidate, Elite, EliteSearch, Search
 from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TAKEN, TIMING, WAITING, RungTraining
 from syno_lab.systems import read_operator
-from syno_lab.trial import TrialOutcome
+from syno_lab.training.limits import projected_s
+from syno_lab.trial import TrialOutcome, TrialRequest
 from syno_lab.trial.examples import batches_of
 from syno_lab.trial.failures import ENOUGH, check_failures
-from syno_lab.trial.rungs import HOLDOUT
+from syno_lab.trial.rungs import HOLDOUT, rung_request
 
 #: The number of trainings that wait in the queue beside the running ones, so that no worker waits for the search.
 AHEAD = 8
@@ -46,62 +48,14 @@ MOST_ELITES = 0.6
 DRAWS_FOR_ONE = 6
 #: The most CPU seconds of one draw of the untrained search; the workers are checked after each draw.
 DRAW_S = 0.5
+#: A search ends after this multiple of its minutes. Trainings that have not ended then wait for its continuation.
+LATEST = 1.04
 #: Seconds between two checks of workers and outcomes.
 PAUSE_S = 0.2
 #: The time of a forward pass as a share of a training step.
 FORWARD = 1 / 3
 #: Priorities in the queue, the lowest number first. Later rungs have lower numbers than earlier rungs.
 _FIRST, _RUNGS, _LAST = 0, 10, 99
-
-#: The penalty for each operator of the same kind that is already chosen, in standard deviations of a rung's measures.
-#: Chosen after three half-hour searches of ResNet-20, whose last rung had up to five variants of one operator.
-ALIKE = 0.5
-
-
-@dataclass(frozen=True)
-class Score:
-    """The score of an operator on a rung.
-
-    Attributes:
-        number: the trial's number.
-        ratio: FLOPs of the operator in the replaced layers, divided by the FLOPs of these layers.
-        value: the score, higher is better; see :meth:`RungDriver.scores`.
-        kind: FLOPs and parameters; operators with equal numbers are probably variants of one operator.
-    """
-
-    number: int
-    ratio: float
-    value: float
-    kind: Hashable = None
-
-
-def survivors(scores: Sequence[Score], count: int, shares: Sequence[float]) -> list[int]:
-    """Return the numbers of ``count`` operators: the best within each share of the FLOPs, of different kinds.
-
-    For each share in turn, the smallest first, the best remaining operator within the share is chosen. So the best
-    operator within a quarter of the FLOPs continues, even if operators within a half are better. Each chosen operator
-    lowers the values of its kind by :data:`ALIKE`. Variants of one operator have similar accuracies, and measures on a
-    proxy are noisy, so a rung learns more from different operators.
-    """
-    remaining = sorted(scores, key=lambda score: (-score.value, score.ratio, score.number))
-    chosen: list[int] = []
-    of_kind: Counter[Hashable] = Counter()
-
-    def take(within: list[Score]) -> None:
-        best = max(within, key=lambda score: score.value - ALIKE * of_kind[score.kind])
-        remaining.remove(best)
-        chosen.append(best.number)
-        of_kind[best.kind] += 1
-
-    while remaining and len(chosen) < count:
-        before = len(chosen)
-        for share in sorted(shares):
-            within = [score for score in remaining if score.ratio <= share]
-            if within and len(chosen) < count:
-                take(within)
-        if len(chosen) == before:  # no remaining operator is within the largest share
-            take(remaining)
-    return chosen
 
 
 @dataclass
@@ -182,21 +136,23 @@ class RungDriver(Loop):
         self.report(1.0, self.end_reason)
         return True
 
-    def _queue_baselines(self, gaps: int | None = None) -> None:
+    def _queue_baselines(self, gaps: int) -> None:
         """Queue the baseline's final trainings, for times in which workers would otherwise wait.
 
         At the start there is one seed for each worker. Each of ``gaps`` ends of a stage adds a seed for all workers but
-        one: the last worker must not take a seed before the next stage is queued. None: all seeds.
+        one: the last worker must not take a seed before the next stage is queued.
         """
         workers = self.settings.workers
-        count = None if gaps is None else workers + gaps * (workers - 1)
-        for seed in self.settings.seeds[:count]:
+        for seed in self.settings.seeds[: workers + gaps * (workers - 1)]:
             self.queue.queue(BASELINE, FINAL, seed, _LAST)
 
     def _planned(self) -> Plan:
-        """Measure the baseline's time on each rung, and return the plan of the minutes."""
+        """Measure the baseline's time, and return the plan of the minutes.
+
+        A timing that would take more than a tenth of the minutes gives up, and its projected time is in the plan.
+        """
         self.phase = "timing"
-        timings = [(TIMING, 0), *((rung.name, 0) for rung in reversed(self.rungs) if not rung.is_full)]  # longest first
+        timings = [(TIMING, 0), *((rung.name, 0) for rung in reversed(self.rungs) if is_timed(rung))]  # longest first
         for name, seed in timings:
             self.queue.queue(BASELINE, name, seed, _FIRST)
         self._wait(lambda: all(self._baseline(name) is not None for name, _ in timings))
@@ -204,29 +160,35 @@ class RungDriver(Loop):
         for name, _ in timings:
             outcome = self._baseline(name)
             assert outcome is not None
-            if outcome.state != "finished":
+            each_s[name] = outcome.work_s
+            if outcome.state == "timeout":
+                each_s[name] = projected_s(outcome.reason) or TIMING_STEPS * outcome.work_s
+            elif outcome.state != "finished":
                 raise SearchError(
                     f"expected the baseline to be trained on {quoted(name)}, found {outcome.state}: {outcome.reason}"
                 )
-            each_s[name] = outcome.work_s
-        timed = self._baseline(TIMING)
-        assert timed is not None
-        each_s[self.rungs[-1].name] = self._full_seconds(timed)
+        for rung in self.rungs:
+            if rung.is_full:
+                each_s[rung.name] = self._seconds(each_s[TIMING], self.settings.training)
+            elif not is_timed(rung):
+                each_s[rung.name] = self._seconds(each_s[TIMING], rung_request(self.settings.training, rung))
         minutes = self.settings.minutes
         if minutes is None:
             raise SearchError("minutes: expected the minutes of a search in rungs, which shares them, found none")
         self.rungs = worthwhile(self.rungs, each_s)
-        return plan_for(minutes, self.settings.workers, self.rungs, each_s, len(self.settings.seeds))
+        plan = plan_for(minutes, self.settings.workers, self.rungs, each_s, len(self.settings.seeds))
+        for rung in self.rungs[:-1]:  # the baseline's seconds on a rung limit those of its operators
+            self.queue.queue(BASELINE, rung.name, 0, _FIRST)
+        return plan
 
-    def _full_seconds(self, timed: TrialOutcome) -> float:
-        """Estimate the seconds of the full recipe, with its measurements, from the time of its first batches."""
-        request = self.settings.training
+    def _seconds(self, timed_s: float, request: TrialRequest) -> float:
+        """Estimate the seconds of a training of the network, with its tests, from the time of its first batches."""
         with_holdout = msgspec.structs.replace(request, holdout=HOLDOUT)
         _, timed_tests = batches_of(with_holdout)
         batches, tests = batches_of(request)
-        each_s = timed.work_s / (TIMING_STEPS + FORWARD * timed_tests)
+        each_s = timed_s / (TIMING_STEPS + FORWARD * timed_tests)
         steps = request.epochs * batches if request.steps is None else request.steps
-        return each_s * (steps + request.epochs * FORWARD * tests)
+        return each_s * (steps + (request.epochs if request.steps is None else 1) * FORWARD * tests)
 
     def _begin(self) -> None:
         """Make the search, and tell it the outcomes from an earlier process."""
@@ -316,7 +278,7 @@ class RungDriver(Loop):
         """Return the number of operators that the rung can train in the remaining time."""
         seconds = self._remaining_s() - self._finals_s() - self._reserve(plan, rung)
         each_s = plan.part(rung.name).each_s
-        return max(0 if self.begun_at else FEWEST, int(seconds / each_s))
+        return max(0 if self.begun_at or self._is_late else FEWEST, int(seconds / each_s))
 
     def _reserve(self, plan: Plan, rung: Rung) -> float:
         """Return the worker seconds for later rungs: their planned share of the remaining time before the finals.
@@ -333,11 +295,13 @@ class RungDriver(Loop):
         self.phase = FINAL
         if not self.settings.seeds:
             return
-        for number in self._longest_first(self.finalists(), self.rungs[-1]):
-            for seed in self.settings.seeds:
+        finalists = self._longest_first(self.finalists(), self.rungs[-1])
+        for seed in self.settings.seeds:  # all networks on one seed after the other, in case that time is short
+            for number in (BASELINE, *finalists):
                 self.queue.queue(number, FINAL, seed, _FIRST)
-        self._queue_baselines()
         self._wait(lambda: all(training.is_ended for training in self._all(FINAL)))
+        if open_ := sum(not training.is_ended for training in self._all(FINAL)):
+            self.end_reason = f"its minutes were over before {open_} of {len(self._all(FINAL))} trainings of the finals"
 
     def finalists(self) -> list[int]:
         """Return the numbers of the best discovered operator within each share, and of the best known operator."""
@@ -519,6 +483,10 @@ class RungDriver(Loop):
         return (len(self.settings.seeds) - ended) * self.plan.part("baseline").each_s + self.plan.part("finals").seconds
 
     @property
+    def _is_late(self) -> bool:
+        return self._plan is not None and self.search_s > 60 * LATEST * (self.settings.minutes or 0)
+
+    @property
     def search_s(self) -> float:
         """The wall seconds of all processes of this search."""
         return self.clock() - self._start_s
@@ -539,7 +507,7 @@ class RungDriver(Loop):
         return None
 
     def _wait(self, is_over: Callable[[], bool]) -> None:
-        while not is_over():
+        while not (is_over() or self._is_late):
             self._look()
             self.sleep(PAUSE_S)
 

@@ -23,6 +23,7 @@ from syno_lab.experiments.plan import as_begun
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.watching import read_status, search_folder
 from syno_lab.jobs.records import ENDED
+from syno_lab.models.rungs import Rung
 from syno_lab.store import SearchLog, Store
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungLog, RungTraining
 from syno_lab.trial import TrialOutcome, TrialRequest, TrialWorker
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 KIND = "rungs"
 #: The number of batches in a training on :data:`.store.rungs.TIMING`.
 TIMING_STEPS = 20
+#: The most seconds of a training that measures time: a share of the search's, and at least some, for tiny searches.
+TIMING_SHARE, LEAST_TIMING_S = 0.1, 5.0
 #: Seconds between two reads of an empty queue.
 LOOK_S = 0.1
 #: Seconds with an empty queue after which a worker ends. The search starts another worker if necessary.
@@ -59,11 +62,18 @@ def request_for(
     plain = msgspec.structs.replace(settings.training, operator=operator, seed=one.seed)
     if one.rung == FINAL:
         return msgspec.structs.replace(plain, stopping=None, rivals=[], keep_predictions=True)
+    most_s = max(LEAST_TIMING_S, TIMING_SHARE * 60 * (settings.minutes or 0))
+    limits = {"time_limit_s": most_s, "gives_up": True, "probe_steps": 4}
     if one.rung == TIMING:
-        return msgspec.structs.replace(plain, steps=TIMING_STEPS, holdout=HOLDOUT, stopping=None, rivals=[])
+        return msgspec.structs.replace(plain, steps=TIMING_STEPS, holdout=HOLDOUT, stopping=None, rivals=[], **limits)
     (rung,) = (rung for rung in rungs_of(settings.training) if rung.name == one.rung)
-    limited = baseline_s if operator is not None else None
-    return rung_request(plain, rung, seed=one.seed, baseline_s=limited)
+    request = rung_request(plain, rung, seed=one.seed, baseline_s=baseline_s if operator is not None else None)
+    return msgspec.structs.replace(request, **limits) if operator is None and is_timed(rung) else request
+
+
+def is_timed(rung: Rung) -> bool:
+    """Whether a training of the baseline measures the rung's time; for other rungs the time of a batch is enough."""
+    return bool(rung.changes.keys() - {"steps"})
 
 
 def work(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -36,6 +37,12 @@ class Stop(Exception):  # noqa: N818 - not an error: it carries the reason out o
         super().__init__(stopped)
         self.stopped: Stopped = stopped
         self.reason = reason
+
+
+def projected_s(reason: str) -> float | None:
+    """Return the seconds in the reason of a training that gave up (:meth:`Limits.project`); None for other reasons."""
+    found = re.match(r"projected (\S+) s of ", reason)
+    return float(found[1]) if found else None
 
 
 class Limits:

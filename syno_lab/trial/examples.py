@@ -59,8 +59,8 @@ def plan_of_data(request: TrialRequest) -> list[str]:
     facts = facts_of(request)
     if facts.domain == "text":
         text = text_of(request)
-        counts, kind = (len(text.train), len(text.test)), f"tokens of text, {facts.outputs} different ones"
-        return [_in_short(counts, kind, f"windows of {facts.size} tokens", batches_of(request)[0])]
+        kind = f"tokens of text, {facts.outputs} different ones, windows of {facts.size} tokens"
+        return [_in_short((len(text.train), len(text.test)), kind, batches_of(request)[0])]
     shape: tuple[int, ...] = (facts.size, facts.size)
     more: list[str] = []
     if request.data.startswith(OWN):
@@ -79,13 +79,13 @@ def plan_of_data(request: TrialRequest) -> list[str]:
         test = sum(counts) // request.folds
         counts, classes = (sum(counts) - test, test), f"{classes}, {request.folds} folds"
     noun = "images" if len(shape) == 2 else "examples"
-    batches = -(-counts[0] // request.batch_size)
-    return [_in_short(counts, f"{noun}, {'x'.join(map(str, shape))}", classes, batches), *more]
+    kind = f"{noun}, {'x'.join(map(str, shape))}, {classes}"
+    return [_in_short(counts, kind, -(-counts[0] // request.batch_size)), *more]
 
 
-def _in_short(counts: tuple[int, int], kind: str, rest: str, batches: int) -> str:
+def _in_short(counts: tuple[int, int], kind: str, batches: int) -> str:
     many = "batch" if batches == 1 else "batches"
-    return f"{sum(counts):,} {kind}, {rest}, {counts[0]:,}/{counts[1]:,}, {batches:,} {many} an epoch"
+    return f"{sum(counts):,} {kind}, {counts[0]:,}/{counts[1]:,}, {batches:,} {many} an epoch"
 
 
 def held_text_of(request: TrialRequest) -> TextData:

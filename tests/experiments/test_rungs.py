@@ -25,8 +25,8 @@ from syno_lab.experiments import SearchSettings, Stopped, TuningChoice, plan
 from syno_lab.experiments.agreement import Ceiling
 from syno_lab.experiments.in_rungs import SHARES, _evidence, run_in_rungs
 from syno_lab.experiments.plan import FINALISTS, plan_for
-from syno_lab.experiments.rung_driver import Score, survivors
 from syno_lab.experiments.rung_worker import LocalWorkers
+from syno_lab.experiments.survivors import Score, survivors
 from syno_lab.experiments.validate_proxy import RESULT_FILE, Validation
 from syno_lab.experiments.watching import STATUS_FILE
 from syno_lab.models.rungs import Rung
