@@ -116,11 +116,8 @@ def trained(
 ) -> tuple[nn.Module, TrainingResult]:
     """Train the network of a request with images or a user's own data; return the network and the result.
 
-    Raises DataError where the data cannot be read, or are a text; TrainingError where the training fails; SpecError for
-    folds, each of which trains a network.
+    Raises DataError where the data cannot be read, or are a text; TrainingError where the training fails.
     """
-    if request.folds is not None:
-        raise SpecError(f"folds: expected none for one network, found {request.folds}; use syno_lab.trial.run_trial")
     net = build(request).module
     result = train(
         net,

@@ -119,5 +119,5 @@ def test_a_converged_training_continues_from_its_checkpoint(tmp_path):
 def test_one_call_trains_with_a_recipe():
     _, result = sl.train("resnet20", "digits", recipe="converged", epochs=1, train_images=64, test_images=9)
     assert len(result.curve) == 1
-    with pytest.raises(SpecError, match=r"folds: expected none for one network, found 6; use .*run_trial"):
+    with pytest.raises(SpecError, match=r"folds: expected none in this call, found 6; use .*run_trial"):
         sl.train("resnet20", "digits", folds=6)
