@@ -19,15 +19,13 @@ from syno_lab.reports.lab import LabReader
 from syno_lab.reports.pictures import front_picture
 from syno_lab.reports.progress import finals_table, funnel_picture, progress_of, read_result
 from syno_lab.reports.searched import searched
-from syno_lab.reports.text_tables import Table, table_text
+from syno_lab.reports.text_tables import table_text
 from syno_lab.reports.why import read_why, why_text
 from syno_lab.store.verdicts import sentence
 from syno_lab.systems import find_system
 from syno_lab.versioned import JSON
 
 FILE_NAME = "case-study.ipynb"
-#: The largest number of rows of the front's table in a notebook: the baseline, the finals, and the best other trials.
-_MOST_ROWS = 12
 _NAMES = {"0.4": "within 0.4 of the FLOPs", "0.25": "within 0.25 of the FLOPs", "known": "the best known operator"}
 
 
@@ -81,15 +79,8 @@ class Study:
         return funnel_picture(progress)
 
     def finals_text(self) -> str:
-        """Return a table of the baseline, the finals' operators, and the best other operators on the last rung."""
-        table = finals_table(self.result)
-        numbers = {f"trial {number}" for number in self.finals.values()}
-        finals = [row for row in table.rows if row[0] == "baseline" or str(row[0]).partition(" (")[0] in numbers]
-        rest = sorted((row for row in table.rows if row not in finals), key=lambda row: str(row[3] or ""), reverse=True)
-        rows = [*finals, *rest[: max(0, _MOST_ROWS - len(finals))]]
-        hidden = len(table.rows) - len(rows)
-        title = table.title + (f"; {hidden} others are left out" if hidden else "")
-        return table_text(Table(title, table.heads, rows))
+        """Return a table of the baseline, the front of the last rung, and the finals' operators."""
+        return table_text(finals_table(self.result))
 
     def operator_svg(self, number: int) -> str:
         """Draw the operator of a trial from its output to its input."""

@@ -89,6 +89,7 @@ def front_figure(front: Front, title: str = "", published: Sequence[Stated] = ()
         for side, name in enumerate("xy"):
             given[name] = [point.values[side] for point in points]
             given[f"error_{name}"] = bars_of(given[name], [(*point.intervals, None, None)[side] for point in points])
+        marker["line"] = {"width": 2 if kind == KNOWN else 0}  # of a hollow mark only the line is seen
         texts, hover = [plain(point.name) for point in points], "%{text}<br>%{x:.4s}, %{y:.4g}<extra></extra>"
         figure.add_scatter(mode="markers", marker=marker, text=texts, hovertemplate=hover, **given)
     if z:
@@ -118,7 +119,7 @@ def courses_figure(courses: Sequence[Course]) -> Figure:
         figure.add_scatter(x=xs, y=ys, line_shape="linear" if is_training else "hv", name=name, row=row, col=1)
         figure.update_xaxes(title_text="epoch" if is_training else "trial", row=row, col=1)
         figure.update_yaxes(title_text="accuracy" if is_training else "ms", row=row, col=1)
-    return figure.update_layout(height=120 + 320 * len(charts))
+    return figure.update_layout(height=120 + 320 * len(charts), legend={"orientation": "v", "y": 1, "yanchor": "top"})
 
 
 def funnel_figure(progress: Progress) -> Figure:

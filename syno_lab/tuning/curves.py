@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -51,26 +50,16 @@ def latency_curves(histories: Mapping[str, Sequence[History]]) -> tuple[Curve, .
 
 
 def curves_svg(curves: Sequence[Curve], title: str = "best latency over trials") -> str:
-    """Return the curves as SVG, latency on a logarithmic axis; the band is from the least to the greatest value."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure as Plot
-
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "syno-lab"}):  # equal data give equal files
-        plot = Plot(figsize=(7.5, 4.2), facecolor="white", layout="constrained")
-        axes = _draw(plot, curves)
-        axes.set_title(title, parse_math=False, fontsize=11)
-        axes.legend(loc="best", fontsize=8, framealpha=0.8)
-        buffer = io.BytesIO()
-        plot.savefig(buffer, format="svg", facecolor="white", metadata={"Date": None})
-    return buffer.getvalue().decode()
+    """Return :class:`CurvesFigure` as SVG; the band is from the least to the greatest value."""
+    return CurvesFigure(curves, title).content("svg", width="page", points=10.0).decode()
 
 
 class CurvesFigure(Figure):
-    """The figure of :func:`latency_curves` for a paper, without a title, because the paper has a caption."""
+    """The figure of :func:`latency_curves` for a paper; the title is in the description alone."""
 
-    def __init__(self, curves: Sequence[Curve]) -> None:
+    def __init__(self, curves: Sequence[Curve], title: str = "Best latency over the trials of tunings") -> None:
         results = (f"{curve.name}: {curve.median[-1]:.4g} ms after {curve.trials[-1]} trials" for curve in curves)
-        self.description = f"Best latency over the trials of tunings. {'; '.join(results)}."
+        self.description = f"{title}. {'; '.join(results)}."
         self._curves = tuple(curves)
 
     def _plot(self, page: Page) -> Plot:

@@ -106,7 +106,8 @@ def plotly_figure(shown: PaperFigure) -> plotly.graph_objects.Figure:
         axis = {"title_text": plain(panel.x), "type": "log"} if panel.is_log_x else {"title_text": plain(panel.x)}
         figure.update_xaxes(**axis, row=row, col=1)
         figure.update_yaxes(title_text=plain(panel.y), row=row, col=1)
-    return figure.update_layout(height=120 + 340 * len(panels))
+    # The legend says which series are the paper's, also where there is one alone.
+    return figure.update_layout(height=120 + 340 * len(panels), showlegend=True)
 
 
 class PaperPicture(Figure):
