@@ -243,6 +243,13 @@ class SearchChoice(Plain, frozen=True, kw_only=True):
         bool, setting("Train nothing: rank operators by the score of a probe, about a tenth of a second each.")
     ] = False
     seed: Annotated[int, setting("The seed of the search; trainings have seed 0.", least=0)] = 0
+    anyway: Annotated[
+        bool,
+        setting(
+            "In rungs: search also where the baseline shows that nothing can be learned, because it is not told from a "
+            "guess, or because its test examples and seeds cannot tell 10 points."
+        ),
+    ] = False
     equal_within: Annotated[
         float,
         setting(

@@ -69,7 +69,7 @@ NAMES = {
     "candidate": "candidate = search.ask()",
     "reward": "reward = 0.5",
 }
-SMALL = "minutes=0.1, epochs=1, batch_size=16, seeds=2"
+SMALL = "minutes=0.1, epochs=1, batch_size=16, seeds=2, anyway=True"
 SHORT = "--trials 2 --seeds 0 --to-the-end --epochs 1 --in-process --from-nothing"
 OWN = "--model net.py:make_model --dataset net.py:make_dataset"
 IMAGES = "--dataset net.py:make_images --width 4 --blocks 1 --max-primitives 4 --wants none"

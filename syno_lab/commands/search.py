@@ -324,7 +324,7 @@ def _earlier(options: Given, tuning: TuningChoice | None, folder: Path) -> Searc
         settings = msgspec.structs.replace(settings, tuning=tuning)
     elif settings.tuning is not None and settings.tuning.tracker is not None:
         _check_asked(folder, settings.tuning.tracker, name)
-    settings = choice_again(settings, options.choice)
+    settings = msgspec.structs.replace(choice_again(settings, options.choice), anyway=search.anyway)
     return msgspec.structs.replace(settings, training=named_again(settings.training, options.network))
 
 

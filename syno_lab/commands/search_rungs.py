@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno_lab.commands.output import Reporter, say, say_table, table
+from syno_lab.commands.output import Reporter, say, say_table, table, tell
 from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
@@ -21,10 +21,13 @@ class PlanTeller:
 
     def __init__(self, folder: Path, name: str, minutes: float | None, report: Reporter) -> None:
         self._folder, self._name, self._minutes, self._report = folder, name, minutes, report
-        self._is_told = False
+        self._has_plan = self._is_told = False
 
     def look(self) -> None:
-        """Print the plan if it is for these minutes; a continued search may still have another plan."""
+        """Print the plan if it is for these minutes, and later what the baseline shows.
+
+        A continued search may still have another plan.
+        """
         if self._is_told:
             return
         from syno_lab.reports.progress import plan_table, read_progress
@@ -34,9 +37,13 @@ class PlanTeller:
             return
         if abs(progress.minutes - self._minutes) > 0.01 * self._minutes:
             return
-        self._is_told = True
-        plan = plan_table(progress)
-        self._report.show(plan.title, table(plan.records()))
+        if not self._has_plan:
+            self._has_plan = True
+            plan = plan_table(progress)
+            self._report.show(plan.title, table(plan.records()))
+        elif progress.evidence:
+            tell(progress.evidence)
+        self._is_told = bool(progress.evidence)
 
 
 def say_rungs(plain: Mapping[str, JSON], *, is_whole: bool = False) -> None:

@@ -149,6 +149,7 @@ def improve(
     reward: RewardFunction | None = None,
     flops: float = FLOPS,
     equal_within: float = EQUAL_WITHIN,
+    anyway: bool = False,
     system: str = DEFAULT_NAME,
     workers: int | None = None,
     say: Say | None = None,
@@ -178,6 +179,7 @@ def improve(
         flops: the most FLOPs of an operator, as a share of the replaced layers' FLOPs.
         equal_within: the percentage points (for a text: hundredths of a nat) within which an operator is equal to the
             unchanged network, if the whole interval of their difference is within them.
+        anyway: whether to search also where two trainings of the unchanged network show that nothing can be learned.
         system: the system of the operators, or several with commas between them; not αNAS, which edits whole networks
             (``syno-lab search --system alpha``).
         workers: the number of trainings at a time, if trainings are jobs; None: one for each core.
@@ -189,7 +191,7 @@ def improve(
         SpecError: no layer can be replaced, or the network does not accept the examples.
         DataError: the data are not pairs of a tensor and a class.
         CodeError: a user's function cannot be read or fails.
-        SearchError: the minutes are too few; the message has the needed number of minutes.
+        SearchError: the minutes are too few; the message has the needed number of minutes. Or nothing can be learned.
         StoreError: the lab has a search of this name for another network, data or training.
     """
     say = say or print
@@ -217,6 +219,7 @@ def improve(
         workers=count,
         seeds=final_seeds(seeds),
         equal_within=equal_within,
+        anyway=anyway,
         limits={"max_primitives": 10},
         weight_limits="primary",
         starts_with_known=True,
@@ -299,6 +302,8 @@ class _Streamer:
         progress = read_progress(self._lab, self._name)
         if progress is not None and progress.minutes is not None and abs(progress.minutes - self._minutes) < 0.01:
             self._once(table_text(plan_table(progress)), key="the plan")
+            if progress.evidence:
+                self._once(progress.evidence, key="the evidence")
         if line := self._front(part):
             self._say(line)
 

@@ -150,6 +150,7 @@ def _result(search: Begun, driver: RungDriver, process_s: float) -> Searched:
         end=driver.end_reason or "its minutes are used",
         plan=driver.plan,
         uses_probe=driver.uses_probe,
+        evidence=driver.evidence,
         funnel=driver.funnel,
         time=times(settings, driver, trainings, process_s),
         baseline=search.baseline(baselines),

@@ -4,9 +4,10 @@ This is successive halving (Jamieson and Talwalkar 2016) with a time plan. The b
 on each rung, the plan shares the minutes, and the parts run one after another. The store has the queue of trainings,
 with which a killed search continues.
 
-An idle worker costs as much as a busy worker, so some useful training always waits in the queue. The first rung starts
-at once, and during it the untrained search draws operators. At the end of a rung, all but one worker would wait for its
-last training. These idle workers train the baseline on seeds of the finals, with the last priority.
+Two trainings of the baseline come first; they show what can be learned. An idle worker costs as much as a busy worker,
+so some useful training always waits in the queue. During the first rung the untrained search draws operators. At the
+end of a rung, all but one worker would wait for its last training. These idle workers train the baseline on seeds of
+the finals, with the last priority.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from math import ceil, inf
 import msgspec
 
 from syno_lab.errors import SearchError
+from syno_lab.experiments.evidence import FIRST_TRAININGS, check, evidence_of
 from syno_lab.experiments.loop import Loop
 from syno_lab.experiments.plan import FEWEST, MORE_SEEDS, Funnel, plan_for, worthwhile
 from syno_lab.experiments.rung_worker import TIMING_STEPS, Workers, is_timed
@@ -30,7 +32,7 @@ from syno_lab.experiments.survivors import Score, survivors
 from syno_lab.experiments.watching import Board
 from syno_lab.inputs import quoted
 from syno_lab.models.rungs import Rung
-from syno_lab.reports.searched import RUNGS_STATUS, Plan, Searched
+from syno_lab.reports.searched import RUNGS_STATUS, Evidence, Plan, Searched
 from syno_lab.search import Candidate, Elite, EliteSearch, Search
 from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TAKEN, TIMING, WAITING, RungTraining
 from syno_lab.systems import read_operator
@@ -96,6 +98,7 @@ class RungDriver(Loop):
         self._numbers: set[int] = set()
         self._known_trials: dict[int, str] = {}  # known operators' names, by trial number
         self._plan: Plan | None = None
+        self.evidence: Evidence | None = None
         self._shown: Search | None = None
 
     # -- the parts, in order -----------------------------------------------------------------------------------------
@@ -110,6 +113,7 @@ class RungDriver(Loop):
         self._queue_baselines(gaps=0)  # for workers that wait for the timing and the first draws
         plan = self.plan = self._planned()
         self._show(now=True)  # show the plan before the rungs begin
+        self._train_baseline()
         self._begin()
         if self._has_no_time(plan):
             return
@@ -120,6 +124,23 @@ class RungDriver(Loop):
         self._check_failures(least=1)
         self._finals()
         self._show(now=True)
+
+    def _train_baseline(self) -> None:
+        """Train the baseline to its end on the first seeds of the finals. Raises SearchError as :func:`.check`."""
+        seeds = self.settings.seeds[:FIRST_TRAININGS]
+        self.phase = "baseline"
+        for seed in seeds:
+            self.queue.queue(BASELINE, FINAL, seed, _FIRST)
+
+        def ended() -> list[TrialOutcome]:
+            rows = [row for row in self._all(FINAL) if row.number == BASELINE and row.seed in seeds and row.is_ended]
+            return [TrialOutcome.from_dict(row.outcome) for row in rows]
+
+        self._wait(lambda: len(ended()) == len(seeds))
+        self.evidence = evidence_of(self.settings, ended())
+        self._show(now=True)
+        if not self._trials_on(self.rungs[0].name):
+            check(self.settings, self.evidence, ended())
 
     def _has_no_time(self, plan: Plan) -> bool:
         """Whether a search that goes on after its end cannot train two more operators; ``end_reason`` then says so."""
@@ -541,6 +562,7 @@ class RungDriver(Loop):
             phase=self.phase,
             plan=self._plan,
             uses_probe=self.uses_probe,
+            evidence=self.evidence,
             funnel=self.funnel,
             known={str(number): name for number, name in self._known_trials.items()},
             search_s=self.search_s,

@@ -31,7 +31,7 @@ TreeKind = Literal["uct", "rave"]
 
 #: Settings that may change when a search continues: limits, workers and tuning. These settings have no effect on the
 #: choice of operators.
-CHANGEABLE = ("minutes", "trials", "workers", "gpus", "tuning", "equal_within")
+CHANGEABLE = ("minutes", "trials", "workers", "gpus", "tuning", "equal_within", "anyway")
 
 #: The default system.
 DEFAULT_SYSTEM = DEFAULT

@@ -67,6 +67,7 @@ class Progress(NamedTuple):
     ``search_s`` are wall seconds so far, ``minutes`` the plan's minutes (None without a plan), ``workers`` the number
     of trainings at a time. ``plan`` has the parts of the plan in order; it is empty until the baseline was timed, and
     for an untrained search. ``stages`` is the funnel from draws to finals. ``verdict`` is empty before the end.
+    ``evidence`` is a sentence on the baseline's first trainings; empty before their end.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Progress(NamedTuple):
     plan: tuple[PlanPart, ...]
     stages: tuple[Stage, ...]
     verdict: str
+    evidence: str = ""
 
 
 def read_progress(lab: Path, search: str) -> Progress | None:
@@ -106,6 +108,7 @@ def progress_of(found: Mapping[str, JSON], name: str) -> Progress | None:
         parts,
         _stages(content.funnel, parts),
         _sentence(content.verdict),
+        "" if content.evidence is None else str(content.evidence),
     )
 
 
@@ -151,7 +154,8 @@ def plan_table(plan: Progress) -> Table:
     workers = count_of(plan.workers, "worker")
     minutes = "" if plan.minutes is None else f"{plan.minutes:.3g} minutes, "
     heads = ("part", "trainings", "seconds each", "seconds in all", "minutes")
-    return Table(f"The plan: {minutes}{workers}", heads, rows)
+    evidence = f"; {plan.evidence}" if plan.evidence else ""
+    return Table(f"The plan: {minutes}{workers}{evidence}", heads, rows)
 
 
 def funnel_table(progress: Progress) -> Table:

@@ -9,15 +9,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
-from syno_lab.inputs import is_plain_name
+from syno_lab.inputs import count_of, is_plain_name
 from syno_lab.models.rungs import Measure
 from syno_lab.protocol import SearchStep
 from syno_lab.store.courses import read_course
 from syno_lab.store.outcomes import Comparison
+from syno_lab.store.verdicts import EQUAL_WITHIN
 from syno_lab.versioned import JSON
 
 STATUS, RESULT = "status.json", "result.json"
@@ -29,7 +30,8 @@ NOT_SAID: Any = msgspec.UNSET
 #: The fields of the files, in order. First the fields of a result: in rungs, with trainings in the network itself, and
 #: without training. Then the fields of a status of each kind of search.
 IN_RUNGS = (
-    *("settings", "trials", "states", "trials_per_hour", "end", "plan", "uses_probe", "funnel", "time", "baseline"),
+    *("settings", "trials", "states", "trials_per_hour", "end", "plan", "uses_probe", "evidence", "funnel", "time"),
+    "baseline",
     *("best", "finalists", "comparisons", "not_compared", "verdict", "front", "recorded", "folder"),
 )
 STANDING = (
@@ -39,10 +41,10 @@ STANDING = (
 TRAINED = (*STANDING, "settings", "end", "baseline", "comparisons", "front", "recorded", "tuning", "lowered", "folder")
 EXAMINED = ("examined", "funnel", "search_s", "cpu_s", "examined_per_cpu_s", "elites", "end", "front", "known")
 UNTRAINED = (*EXAMINED, "untrained", "settings", "baseline", "picture", "folder")
-RUNGS_STATUS = ("phase", "plan", "uses_probe", "funnel", "known", "search_s", "begun_at", "end", "verdict")
+RUNGS_STATUS = ("phase", "plan", "uses_probe", "evidence", "funnel", "known", "search_s", "begun_at", "end", "verdict")
 TRAINED_STATUS = ("phase", "under_way", "end", "lowered", "tuning", *STANDING)
 UNTRAINED_STATUS = ("phase", *EXAMINED)
-_LATER = ("verdict", "lowered", "tuning")
+_LATER = ("verdict", "evidence", "lowered", "tuning")
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +156,42 @@ class Baseline(msgspec.Struct, frozen=True):
     accuracy: float | None = None
     accuracies: tuple[float, ...] | None = None
     wall_s: tuple[float, ...] = NOT_SAID
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What trainings of the baseline show before operators are trained.
+
+    Attributes:
+        measure: ``accuracy``, or ``loss`` (of a text, in nats); ``value`` is its mean over the trainings.
+        chance: the measure of a guess; ``is_at_chance``: whether the baseline is not told from a guess.
+        gain: how much the measure still improved in the last third of the training; None for fewer than 3 epochs.
+        least: the least difference that the finals decide, with a probability of 80 %.
+        examples, seeds: the numbers of test examples and of seeds in the finals.
+        trainings: the number of trainings of the baseline behind these numbers.
+    """
+
+    measure: Literal["accuracy", "loss"] = "accuracy"
+    value: float
+    chance: float
+    is_at_chance: bool = False
+    gain: float | None = None
+    least: float
+    examples: Count
+    seeds: Count
+    trainings: Count
+
+    def __str__(self) -> str:
+        scale, digits, unit = (100, 1, "points") if self.measure == "accuracy" else (1, 3, "nats")
+        parts = [f"{self.measure} {self.value:.3f} of {count_of(self.trainings, 'training')}, chance {self.chance:.3f}"]
+        if self.gain is None:
+            parts.append("too few epochs to tell whether it is finished")
+        elif 100 * self.gain > EQUAL_WITHIN:
+            parts.append(f"not finished: {scale * self.gain:+.{digits}f} {unit} in the last third of its epochs")
+        else:
+            parts.append("finished at this length")
+        tested = f"{count_of(self.examples, 'test example')} and {count_of(self.seeds, 'seed')}"
+        parts.append(f"{tested} can tell {scale * self.least:.{digits}f} {unit}")
+        return f"the baseline: {'; '.join(parts)}"
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -280,6 +318,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
         last_failure: the last trial that ended without an accuracy, and the reason.
         uses_probe: whether the probe's score chooses the proposed operators.
         begun_at: the number of trainings that the queue had when the search went on after its end; 0 before its end.
+        evidence: what the baseline's first trainings show; None before their end, and without finals.
         funnel: the funnel, or None.
         best: the best discovered operator within each share of FLOPs.
         finalists: the trial numbers of the operators in the finals, by the category that each operator won.
@@ -312,6 +351,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     time: Taken = Taken()
     plan: Plan | None = None
     uses_probe: bool = True
+    evidence: Evidence | None = None
     begun_at: Count = 0
     funnel: Funnel | None = None
     verdict: str = ""

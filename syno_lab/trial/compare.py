@@ -6,9 +6,8 @@ Shapes: S seeds, N test images (for a text: test windows).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import stdev
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -190,17 +189,11 @@ def compared(
             f"expected trainings measured on the same images, found some on {parts[0]} and some on {parts[1]} ones; "
             "train the baseline alike"
         )
-    measure: Literal["accuracy", "loss"] = "loss"
-    labels: NDArray[np.int64] | None = None
-    facts = facts_of(request)
-    if facts.domain == "images":
-        measure = "accuracy"
-        labels = examples_of(request).test_labels
-    first, second = _scores(baselines, labels), _scores(operators, labels)
+    (first, labels), (second, _) = (scores_of(request, some) for some in (baselines, operators))
     interval = paired_bootstrap(first, second, confidence=confidence)
     over_seeds = two_way_interval(first, second, confidence=confidence) if len(seeds) > 1 else None
     return Comparison(
-        measure=measure,
+        measure="loss" if labels is None else "accuracy",
         baseline=float(first.mean()),
         operator=float(second.mean()),
         interval=interval,
@@ -216,7 +209,7 @@ def compared(
                 over_seeds or interval,
                 within if over_seeds else 0.0,
                 higher_is_better=labels is not None,
-                at_chance=_is_guess(second, labels, facts.outputs),
+                at_chance=_is_guess(request, second, labels),
             )
         ),
         within=within if over_seeds else 0.0,
@@ -227,14 +220,26 @@ def compared(
     )
 
 
-def _is_guess(scores: NDArray[np.float64], labels: NDArray[np.int64] | None, outputs: int) -> bool:
-    if labels is None:
-        return bool(scores.mean() >= math.log(outputs))  # the loss of a uniform guess
-    return is_at_chance(scores.mean(), len(labels), float(np.bincount(labels).max()) / len(labels))
+def scores_of(
+    request: TrialRequest, trials: Sequence[TrialOutcome]
+) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+    """Return the score of each seed and example [S, N], and the labels [N] of the test images (of a text None).
+
+    The score of an image is 1 for a right class, else 0; the score of a text's window is its loss.
+    """
+    if facts_of(request).domain != "images":
+        return np.array([trial.losses for trial in trials], dtype=float), None
+    labels = examples_of(request).test_labels
+    return np.array([np.asarray(trial.predictions) == labels for trial in trials], dtype=float), labels
 
 
-def _scores(trials: list[TrialOutcome], labels: NDArray[np.int64] | None) -> NDArray[np.float64]:
-    """Return the score of each seed and example [S, N]: for images 1 for a right class, else 0; for text the loss."""
+def guess_of(request: TrialRequest, labels: NDArray[np.int64] | None) -> float:
+    """Return the accuracy of the best guess without looking at an image, or the loss of a uniform guess of a token."""
     if labels is None:
-        return np.array([trial.losses for trial in trials], dtype=float)
-    return np.array([np.asarray(trial.predictions) == labels for trial in trials], dtype=float)
+        return math.log(facts_of(request).outputs)
+    return float(np.bincount(labels).max()) / len(labels)
+
+
+def _is_guess(request: TrialRequest, scores: NDArray[np.float64], labels: NDArray[np.int64] | None) -> bool:
+    guess = guess_of(request, labels)
+    return bool(scores.mean() >= guess) if labels is None else is_at_chance(scores.mean(), len(labels), guess)

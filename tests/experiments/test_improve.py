@@ -87,7 +87,7 @@ def test_a_network_comes_back_patched_and_a_stopped_call_goes_on(
     monkeypatch.setattr("syno_lab.experiments.improve.run_here", partial(run_here, clock=time.thread_time))
 
     def improve(say: Callable[[str], None]) -> Any:
-        how: dict[str, Any] = {"epochs": 1, "batch_size": 32, "seeds": 2}
+        how: dict[str, Any] = {"epochs": 1, "batch_size": 32, "seeds": 2, "anyway": True}
         return sl.improve(make_model, make_data, minutes=0.1, folder=tmp_path / "lab", say=say, **how)
 
     def stop(line: str) -> None:
@@ -140,7 +140,7 @@ def test_a_network_comes_back_patched_and_a_stopped_call_goes_on(
 
     # The page's own lines, with a shorter search: it is done, so nothing is trained again.
     first, second = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    how = "minutes=0.1, epochs=1, batch_size=32, seeds=2, folder=folder"
+    how = "minutes=0.1, epochs=1, batch_size=32, seeds=2, folder=folder, anyway=True"
     assert "minutes=30, epochs=5" in first
     train, test = make_data()
     place = {"make_model": make_model, "train": train, "test": test, "folder": tmp_path / "lab"}

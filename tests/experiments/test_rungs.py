@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from clocked_trainings import RUNGS, InTurn, Known, chosen, worth
 from hypothesis import given
@@ -23,6 +24,7 @@ from known_trainings import TRAINING
 from syno_lab.errors import SearchError, SpecError
 from syno_lab.experiments import SearchSettings, Stopped, TuningChoice, plan
 from syno_lab.experiments.agreement import Ceiling
+from syno_lab.experiments.evidence import hindrance
 from syno_lab.experiments.in_rungs import SHARES, _evidence, run_in_rungs
 from syno_lab.experiments.plan import FINALISTS, plan_for
 from syno_lab.experiments.rung_worker import LocalWorkers
@@ -30,11 +32,12 @@ from syno_lab.experiments.survivors import Score, survivors
 from syno_lab.experiments.validate_proxy import RESULT_FILE, Validation
 from syno_lab.experiments.watching import STATUS_FILE
 from syno_lab.models.rungs import Rung
-from syno_lab.reports.progress import finals_table
-from syno_lab.reports.searched import Searched, searched
+from syno_lab.reports.progress import finals_table, plan_table, progress_of
+from syno_lab.reports.searched import Evidence, Searched, searched
 from syno_lab.store import Store
 from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TIMING
 from syno_lab.trial import Comparison, TrialOutcome, TrialRequest, sentence
+from syno_lab.trial.examples import examples_of
 
 FIRST, SECOND, NETWORK = (rung.name for rung in RUNGS)
 
@@ -245,6 +248,59 @@ def test_a_baseline_that_does_not_train_ends_the_search(tmp_path: Path) -> None:
 
     with pytest.raises(SearchError, match=r"expected the baseline to be trained on .*no data there"):
         search(tmp_path, Broken(), chosen())
+
+
+class Learned(Known):
+    """A baseline that is right on nearly all test images; its right answers depend on the seed."""
+
+    def __call__(self, request: TrialRequest, *, folder: Path, **more: Any) -> TrialOutcome:
+        outcome = super().__call__(request, folder=folder, **more)
+        if not request.keep_predictions:
+            return outcome
+        labels = examples_of(request).test_labels
+        is_wrong = np.random.default_rng([request.seed, request.operator is None]).random(len(labels)) < 0.03
+        return msgspec.structs.replace(outcome, predictions=((labels + is_wrong) % 10).tolist())
+
+
+def test_the_baseline_is_trained_before_any_operator(tmp_path: Path) -> None:
+    known = Learned()
+    result = search(tmp_path, known, chosen(anyway=False, seeds=(100, 101, 102, 103), minutes=4))
+    rows = [(request.operator is None, request.keep_predictions, request.seed) for request in known.requests]
+    first = next(place for place, row in enumerate(rows) if not row[0])
+    assert {seed for _, is_final, seed in rows[:first] if is_final} >= {100, 101}
+    evidence = searched(result).evidence
+    assert evidence is not None
+    assert (evidence.trainings, evidence.seeds, evidence.is_at_chance, evidence.gain) == (2, 4, False, None)
+    assert evidence.value == pytest.approx(0.97, abs=0.03)
+    assert 0.01 < evidence.least < 0.1
+    assert plan_table(progress_of(result, "s")).title.endswith(str(evidence))
+    assert [part["trainings"] for part in result["plan"]["parts"] if part["name"] == "baseline"] == [4]
+
+
+def test_where_nothing_can_be_learned_the_search_says_so(tmp_path: Path) -> None:
+    known, said = Known(), r"^the baseline is not told from a guess: .* use epochs=8.*give --anyway \(anyway=True in"
+    with pytest.raises(SearchError, match=said) as found:
+        search(tmp_path, known, chosen(anyway=False))
+    assert "\n" not in str(found.value)
+    assert all(request.operator is None for request in known.requests)
+    status = json.loads((tmp_path / "board" / STATUS_FILE).read_text())
+    assert status["evidence"]["is_at_chance"]
+    result = search(tmp_path, known, chosen())
+    assert result["trials"] > 0
+    assert max(trained(known).values()) == 1
+
+
+def test_what_hinders_a_search_says_what_helps() -> None:
+    shown: dict[str, Any] = {"value": 0.5, "chance": 0.2, "examples": 60, "seeds": 5, "trainings": 2}
+    asked = chosen()
+    assert hindrance(asked, Evidence(**shown, least=0.09)) == ""
+    rising, finished = (Evidence(**shown, least=0.12, gain=gain) for gain in (0.06, 0.01))
+    assert hindrance(asked, rising) == (
+        "60 test examples on 5 seeds cannot tell less than 12 points; use epochs=8, 90 test examples or more seeds"
+    )
+    assert "epochs" not in hindrance(asked, finished)
+    assert "accuracy 0.500 of 2 trainings, chance 0.200; not finished: +6.0 points" in str(rising)
+    assert str(finished).endswith("finished at this length; 60 test examples and 5 seeds can tell 12.0 points")
 
 
 def test_a_backbone_without_proxies_is_refused(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_the_plan_has_the_reason(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sl.improve(TakesNoOther, data(), minutes=0.1, folder=tmp_path, say=say)
+        sl.improve(TakesNoOther, data(), minutes=0.1, folder=tmp_path, say=say, anyway=True)
     assert lines[1].startswith("1 of 3 layers are replaced")
     pattern = (
         r"^2 layers stay: layers\.1: with an operator in its place: .* is no convolution .*; head: it is a layer of"

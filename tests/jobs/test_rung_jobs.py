@@ -22,6 +22,7 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
         minutes=4.0,  # of a machine that may do other work; the trials bound it on a quiet one
         trials=10,
         rungs=True,
+        anyway=True,
         method="random",
         limits={"max_primitives": 4},
         coefficients=("s=2: 1",),

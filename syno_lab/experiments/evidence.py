@@ -1,0 +1,76 @@
+"""The evidence that trainings of the baseline give before a search trains operators: what its finals can decide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+
+from syno_lab.errors import SearchError
+from syno_lab.experiments.settings import SearchSettings
+from syno_lab.reports.searched import Evidence
+from syno_lab.store.verdicts import EQUAL_WITHIN
+from syno_lab.trial import TrialOutcome
+from syno_lab.trial.compare import guess_of, is_at_chance, least_difference, scores_of
+
+#: The number of trainings of the baseline before any operator is trained: two show what another seed changes.
+FIRST_TRAININGS = 2
+#: A search whose finals cannot tell fewer points than these (of a text: hundredths of a nat) has no use.
+MOST_POINTS = 10.0
+
+
+def evidence_of(settings: SearchSettings, baselines: Sequence[TrialOutcome]) -> Evidence | None:
+    """Return the evidence from trainings of the baseline on seeds of the finals; None unless all have finished."""
+    if not baselines or any(outcome.state != "finished" for outcome in baselines):
+        return None
+    request = settings.training
+    scores, labels = scores_of(request, baselines)
+    value, count, chance = float(scores.mean()), scores.shape[1], guess_of(request, labels)
+    name, sign = ("accuracy", 1) if labels is not None else ("test_loss", -1)
+    curves = [[row[name] for row in outcome.curve if name in row] for outcome in baselines]
+    third = min(map(len, curves)) // 3
+    return Evidence(
+        measure="accuracy" if labels is not None else "loss",
+        value=value,
+        chance=chance,
+        is_at_chance=value >= chance if labels is None else is_at_chance(value, count, chance),
+        gain=fmean(sign * (curve[-1] - curve[-1 - third]) for curve in curves) if third else None,
+        least=least_difference(scores, len(settings.seeds)),
+        examples=count,
+        seeds=len(settings.seeds),
+        trainings=len(baselines),
+    )
+
+
+def check(settings: SearchSettings, evidence: Evidence | None, baselines: Sequence[TrialOutcome]) -> None:
+    """Raise SearchError if a baseline has not finished, or if nothing can be learned; with ``anyway`` do nothing."""
+    failed = next((outcome for outcome in baselines if outcome.state != "finished"), None)
+    if failed is not None:
+        line = f"expected the baseline to be trained to its end, found {failed.state}: {failed.reason}"
+    else:
+        line = "" if evidence is None else hindrance(settings, evidence)
+    if line and not settings.anyway:
+        raise SearchError(f"{line}; to search all the same, give --anyway (anyway=True in Python)")
+
+
+def hindrance(settings: SearchSettings, evidence: Evidence) -> str:
+    """Return why nothing can be learned, and what would help, in one line; empty where something can be."""
+    request = settings.training
+    name, length = ("epochs", request.epochs) if request.steps is None else ("steps", request.steps)
+    longer = f"{name}={4 * length}"
+    if evidence.is_at_chance:
+        return (
+            f"the baseline is not told from a guess: {evidence.measure} {evidence.value:.3f}, chance "
+            f"{evidence.chance:.3f}; use {longer}, or another learning rate"
+        )
+    points = 100 * evidence.least
+    if points <= MOST_POINTS:
+        return ""
+    unit = "points" if evidence.measure == "accuracy" else "hundredths of a nat"
+    is_finished = evidence.gain is not None and 100 * evidence.gain <= EQUAL_WITHIN
+    examples = 10 * math.ceil(evidence.examples * (points / MOST_POINTS) ** 2 / 10)
+    return (
+        f"{evidence.examples} test examples on {evidence.seeds} seeds cannot tell less than {points:.0f} {unit}; use "
+        + ("" if is_finished else f"{longer}, ")
+        + f"{examples} test examples or more seeds"
+    )
