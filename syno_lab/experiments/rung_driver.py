@@ -126,7 +126,7 @@ class RungDriver(Loop):
         self._show(now=True)
 
     def _train_baseline(self) -> None:
-        """Train the baseline to its end on the first seeds of the finals. Raises SearchError as :func:`.evidence.check`."""
+        """Train the baseline to its end on the first seeds of the finals; raises as :func:`.evidence.check` does."""
         seeds = self.settings.seeds[:FIRST_TRAININGS]
         self.phase = "baseline"
         for seed in seeds:
