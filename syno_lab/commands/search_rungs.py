@@ -24,10 +24,7 @@ class PlanTeller:
         self._has_plan = self._is_told = False
 
     def look(self) -> None:
-        """Print the plan if it is for these minutes, and later what the baseline shows.
-
-        A continued search may still have another plan.
-        """
+        """Print the plan if it is for these minutes (a continued search may have another), and the evidence later."""
         if self._is_told:
             return
         from syno_lab.reports.progress import plan_table, read_progress

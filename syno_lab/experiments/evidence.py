@@ -11,7 +11,7 @@ from syno_lab.experiments.settings import SearchSettings
 from syno_lab.reports.searched import Evidence
 from syno_lab.store.verdicts import EQUAL_WITHIN
 from syno_lab.trial import TrialOutcome
-from syno_lab.trial.compare import guess_of, is_at_chance, least_difference, scores_of
+from syno_lab.trial.compare import guess_of, is_guess, least_difference, scores_of
 
 #: The number of trainings of the baseline before any operator is trained: two show what another seed changes.
 FIRST_TRAININGS = 2
@@ -33,7 +33,7 @@ def evidence_of(settings: SearchSettings, baselines: Sequence[TrialOutcome]) -> 
         measure="accuracy" if labels is not None else "loss",
         value=value,
         chance=chance,
-        is_at_chance=value >= chance if labels is None else is_at_chance(value, count, chance),
+        is_at_chance=is_guess(value, chance, labels),
         gain=fmean(sign * (curve[-1] - curve[-1 - third]) for curve in curves) if third else None,
         least=least_difference(scores, len(settings.seeds)),
         examples=count,
@@ -44,11 +44,9 @@ def evidence_of(settings: SearchSettings, baselines: Sequence[TrialOutcome]) -> 
 
 def check(settings: SearchSettings, evidence: Evidence | None, baselines: Sequence[TrialOutcome]) -> None:
     """Raise SearchError if a baseline has not finished, or if nothing can be learned; with ``anyway`` do nothing."""
-    failed = next((outcome for outcome in baselines if outcome.state != "finished"), None)
-    if failed is not None:
+    line = "" if evidence is None else hindrance(settings, evidence)
+    for failed in (outcome for outcome in baselines if outcome.state != "finished"):
         line = f"expected the baseline to be trained to its end, found {failed.state}: {failed.reason}"
-    else:
-        line = "" if evidence is None else hindrance(settings, evidence)
     if line and not settings.anyway:
         raise SearchError(f"{line}; to search all the same, give --anyway (anyway=True in Python)")
 
@@ -56,8 +54,7 @@ def check(settings: SearchSettings, evidence: Evidence | None, baselines: Sequen
 def hindrance(settings: SearchSettings, evidence: Evidence) -> str:
     """Return why nothing can be learned, and what would help, in one line; empty where something can be."""
     request = settings.training
-    name, length = ("epochs", request.epochs) if request.steps is None else ("steps", request.steps)
-    longer = f"{name}={4 * length}"
+    longer = f"epochs={4 * request.epochs}" if request.steps is None else f"steps={4 * request.steps}"
     if evidence.is_at_chance:
         return (
             f"the baseline is not told from a guess: {evidence.measure} {evidence.value:.3f}, chance "

@@ -127,8 +127,7 @@ class RungDriver(Loop):
 
     def _train_baseline(self) -> None:
         """Train the baseline to its end on the first seeds of the finals; raises as :func:`.evidence.check` does."""
-        seeds = self.settings.seeds[:FIRST_TRAININGS]
-        self.phase = "baseline"
+        self.phase, seeds = "baseline", self.settings.seeds[:FIRST_TRAININGS]
         for seed in seeds:
             self.queue.queue(BASELINE, FINAL, seed, _FIRST)
 

@@ -162,12 +162,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What trainings of the baseline show before operators are trained.
 
     Attributes:
-        measure: ``accuracy``, or ``loss`` (of a text, in nats); ``value`` is its mean over the trainings.
-        chance: the measure of a guess; ``is_at_chance``: whether the baseline is not told from a guess.
+        measure: ``accuracy``, or ``loss`` (of a text, in nats); ``value``: its mean; ``chance``: that of a guess.
         gain: how much the measure still improved in the last third of the training; None for fewer than 3 epochs.
         least: the least difference that the finals decide, with a probability of 80 %.
-        examples, seeds: the numbers of test examples and of seeds in the finals.
-        trainings: the number of trainings of the baseline behind these numbers.
+        examples, seeds: their numbers in the finals; ``trainings``: the number of trainings of the baseline so far.
     """
 
     measure: Literal["accuracy", "loss"] = "accuracy"
@@ -182,16 +180,16 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         scale, digits, unit = (100, 1, "points") if self.measure == "accuracy" else (1, 3, "nats")
-        parts = [f"{self.measure} {self.value:.3f} of {count_of(self.trainings, 'training')}, chance {self.chance:.3f}"]
+        length = "finished at this length"
         if self.gain is None:
-            parts.append("too few epochs to tell whether it is finished")
+            length = "too few epochs to tell whether it is finished"
         elif 100 * self.gain > EQUAL_WITHIN:
-            parts.append(f"not finished: {scale * self.gain:+.{digits}f} {unit} in the last third of its epochs")
-        else:
-            parts.append("finished at this length")
-        tested = f"{count_of(self.examples, 'test example')} and {count_of(self.seeds, 'seed')}"
-        parts.append(f"{tested} can tell {scale * self.least:.{digits}f} {unit}")
-        return f"the baseline: {'; '.join(parts)}"
+            length = f"not finished: {scale * self.gain:+.{digits}f} {unit} in the last third of its epochs"
+        return (
+            f"the baseline: {self.measure} {self.value:.3f} of {count_of(self.trainings, 'training')}, chance "
+            f"{self.chance:.3f}; {length}; {count_of(self.examples, 'test example')} and "
+            f"{count_of(self.seeds, 'seed')} can tell {scale * self.least:.{digits}f} {unit}"
+        )
 
 
 class Counts(msgspec.Struct, frozen=True):

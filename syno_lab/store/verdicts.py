@@ -49,12 +49,9 @@ def sentence(one: Comparison) -> str:
     at_chance = one.verdict == Verdict.at_chance
     verdict = verdict_of(by, one.within, higher_is_better=one.is_accuracy, at_chance=at_chance)
     margin = f"{one.within:g} points" if one.is_accuracy else f"{one.within / 100:g} nats"
-    if verdict is Verdict.equal:
-        words = f"{verdict} within {margin}"
-    elif verdict in (Verdict.better, Verdict.worse) and _is_near(by, one.within):
-        words = f"{verdict} by less than {margin}"
-    else:
-        words = str(verdict)
+    words = f"{verdict} within {margin}" if verdict is Verdict.equal else str(verdict)
+    if verdict in (Verdict.better, Verdict.worse) and _is_near(by, one.within):
+        words += f" by less than {margin}"
     tested = count_of(len(one.seeds), "seed") + (f", {count_of(one.examples, 'test example')}" if one.examples else "")
     return f"{words}, {difference} ({by.confidence:.0%} interval {interval}; {tested})"
 

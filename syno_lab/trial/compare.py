@@ -95,8 +95,8 @@ def two_way_interval(baseline: ArrayLike, operator: ArrayLike, *, confidence: fl
     direction (Agresti and Min 2005), because no difference among few examples does not prove that there is none. For
     the seeds of each network: the variance of the means over the examples, divided by S, and at least what single
     answers cause. The same seed draws different weights in two networks, so seeds are no pairs. The degrees of freedom
-    are Satterthwaite's (1946). The interval is cautious, because the parts of seeds and examples both have the
-    variation of single answers: ``benchmarks/power.py`` counts how often it decides, and how often it is wrong.
+    are Satterthwaite's (1946). The interval is cautious (``benchmarks/power.py``): the variation of single answers counts
+    in the parts of seeds and examples.
 
     Raises TrainingError if the shapes differ, if there are fewer than two seeds or examples, or if ``confidence`` is
     not between 0 and 1.
@@ -125,9 +125,8 @@ def least_difference(baselines: ArrayLike, seeds: int, *, confidence: float = 0.
 
     The comparison decides it with the probability ``power``. Its variance is estimated from trainings of the baseline,
     ``baselines`` [T, N]: the operator's answers are as if they differed from the baseline's as much as those of another
-    training, on all seeds alike. Another seed changes the mean by :data:`SEED_SPREAD` or more, because two trainings
-    that happen to be alike do not show that all are. With T = 1, the variation of single answers is taken to be that
-    between the examples.
+    training, on all seeds alike, and another seed changes the mean by :data:`SEED_SPREAD` or more. With T = 1, the
+    variation of single answers is taken to be that between the examples.
     """
     scores = np.asarray(baselines, dtype=float)
     trained, count = scores.shape
@@ -209,7 +208,7 @@ def compared(
                 over_seeds or interval,
                 within if over_seeds else 0.0,
                 higher_is_better=labels is not None,
-                at_chance=_is_guess(request, second, labels),
+                at_chance=is_guess(float(second.mean()), guess_of(request, labels), labels),
             )
         ),
         within=within if over_seeds else 0.0,
@@ -240,6 +239,6 @@ def guess_of(request: TrialRequest, labels: NDArray[np.int64] | None) -> float:
     return float(np.bincount(labels).max()) / len(labels)
 
 
-def _is_guess(request: TrialRequest, scores: NDArray[np.float64], labels: NDArray[np.int64] | None) -> bool:
-    guess = guess_of(request, labels)
-    return bool(scores.mean() >= guess) if labels is None else is_at_chance(scores.mean(), len(labels), guess)
+def is_guess(value: float, guess: float, labels: NDArray[np.int64] | None) -> bool:
+    """Return whether a mean score may be a guess; ``guess`` is that of :func:`guess_of`."""
+    return value >= guess if labels is None else is_at_chance(value, len(labels), guess)
