@@ -126,7 +126,7 @@ class RungDriver(Loop):
         self._show(now=True)
 
     def _train_baseline(self) -> None:
-        """Train the baseline to its end on the first seeds of the finals; raises as :func:`.evidence.check` does."""
+        """Train the baseline to its end on the first seeds of the finals; raises as ``evidence.check`` does."""
         self.phase, seeds = "baseline", self.settings.seeds[:FIRST_TRAININGS]
         for seed in seeds:
             self.queue.queue(BASELINE, FINAL, seed, _FIRST)

@@ -95,8 +95,8 @@ def two_way_interval(baseline: ArrayLike, operator: ArrayLike, *, confidence: fl
     direction (Agresti and Min 2005), because no difference among few examples does not prove that there is none. For
     the seeds of each network: the variance of the means over the examples, divided by S, and at least what single
     answers cause. The same seed draws different weights in two networks, so seeds are no pairs. The degrees of freedom
-    are Satterthwaite's (1946). The interval is cautious (``benchmarks/power.py``): the variation of single answers counts
-    in the parts of seeds and examples.
+    are Satterthwaite's (1946). The interval is cautious (``benchmarks/power.py``): the variation of single answers
+    counts in the parts of seeds and examples.
 
     Raises TrainingError if the shapes differ, if there are fewer than two seeds or examples, or if ``confidence`` is
     not between 0 and 1.
