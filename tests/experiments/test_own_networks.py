@@ -161,8 +161,8 @@ def test_layers_that_are_called_on_several_sizes_or_have_no_room_say_so() -> Non
 
 def test_the_plan_says_why_each_layer_stays(tmp_path: Path) -> None:
     lines = plan(lambda: Two(3), examples((3, 8, 8)), tmp_path)
-    assert lines[1] == "1 of 3 layers are replaced, 84% of the FLOPs: b"
-    assert lines[2] == f"2 layers stay: a: {STEM}; head: it is a layer of kind linear"
+    assert lines[2] == "1 of 3 layers are replaced, 84% of the FLOPs: b"
+    assert lines[3] == f"2 layers stay: a: {STEM}; head: it is a layer of kind linear"
 
 
 # -- networks that are not plain ---------------------------------------------------------------------------------------
