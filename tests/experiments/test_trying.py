@@ -155,11 +155,11 @@ def test_the_plan_has_the_reason(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         sl.improve(TakesNoOther, data(), minutes=0.1, folder=tmp_path, say=say, anyway=True)
-    assert lines[1].startswith("1 of 3 layers are replaced")
+    assert lines[2].startswith("1 of 3 layers are replaced")
     pattern = (
         r"^2 layers stay: layers\.1: with an operator in its place: .* is no convolution .*; head: it is a layer of"
     )
-    assert re.search(pattern, lines[2]), lines
+    assert re.search(pattern, lines[3]), lines
 
 
 def test_nothing_is_searched_where_no_layer_can_be_replaced() -> None:
