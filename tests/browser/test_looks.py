@@ -154,6 +154,7 @@ def test_letters_of_charts_are_as_large_at_every_width(open_alone: OpenAlone, tm
     runs.to_html(tmp_path / "runs.html")
     runs.close()
     page = open_alone(tmp_path / "runs.html", "dark", width=width)
+    page.locator(".syno-runs summary", has_text="Hypervolume").click()
     for chart in (".syno-front", ".syno-chart"):
         one = page.locator(f".syno-runs {chart}").first
         expect(one).to_be_visible()
