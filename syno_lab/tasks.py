@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from syno_lab.reports.figures import Subject
     from syno_lab.sessions.session import Session
     from syno_lab.training import TrainingProgress, TrainingResult
-    from syno_lab.trial.request import Training
+    from syno_lab.trial.request import Searching, Training
     from syno_lab.tuning import TuningResult
 
 Folder = str | Path
@@ -69,7 +69,7 @@ def search(
     name: str = "search",
     go_on: bool = False,
     in_process: bool = False,
-    **training: Unpack[Training],
+    **more: Unpack[Searching],
 ) -> OpenLab:
     """Search operators for a network of the lab by training them in it (``syno-lab search``, which has more settings).
 
@@ -88,7 +88,7 @@ def search(
         name: the name of the search in the lab.
         go_on: whether to continue the search of this name; only the end of the search may change.
         in_process: whether to train in this process, one operator after another, without jobs.
-        training: settings as of :func:`train`.
+        more: settings as of :func:`train`, and ``equal_within`` and ``anyway`` as of :func:`syno_lab.improve`.
 
     Raises:
         SearchError: the lab has a search of this name, or a number is out of range.
@@ -98,11 +98,12 @@ def search(
     from syno_lab.commands import search_options as options
     from syno_lab.commands.detach import lab_folder
     from syno_lab.commands.search import command
-    from syno_lab.settings import SearchChoice, TrainingSettings, TuningSettings, check_bounds
+    from syno_lab.settings import TrainingSettings, TuningSettings, check_bounds
+    from syno_lab.trial.request import separated
 
     path = lab_folder(folder)
-    settings = SearchChoice.from_dict({"minutes": minutes, "trials": trials, "untrained": untrained, "seed": seed})
-    trained = TrainingSettings.from_dict(training)
+    settings, training = separated(more, minutes=minutes, trials=trials, untrained=untrained, seed=seed)
+    trained = TrainingSettings.from_dict(dict(training))
     check_bounds(trained)
     network = options.Network(backbone=backbone, data=None if data is None else str(data))
     choice = options.Choice(system=system, max_primitives=max_primitives)

@@ -17,8 +17,8 @@ from IPython.core.inputtransformer2 import TransformerManager
 import syno_lab as sl
 from syno_lab import later
 
-#: The longest signature of a public name: what fits on four lines of a wide terminal.
-LONGEST = 480
+#: The longest signature of a public name: what fits on a few lines of a terminal.
+LONGEST = 400
 
 
 def _callables() -> Iterator[tuple[str, Callable[..., object]]]:

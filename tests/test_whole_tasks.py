@@ -82,6 +82,12 @@ def test_a_training_with_an_unknown_setting_is_refused(data: Data) -> None:
         sl.train(make_model, data, epoch=1)  # type: ignore[call-arg]
 
 
+def test_an_improvement_with_a_setting_of_the_wrong_type_is_refused(data: Data, tmp_path: Path) -> None:
+    for name, text in (("equal_within", "2"), ("anyway", "yes")):
+        with pytest.raises(FormatError, match=rf"the settings of a search, found: Expected .*{name}`"):
+            sl.improve(make_model, data, folder=tmp_path, **{name: text})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("how", "message"),
     [
@@ -91,6 +97,8 @@ def test_a_training_with_an_unknown_setting_is_refused(data: Data) -> None:
         ({"optimizer": "sdg"}, "the settings of a training, found: .*'sdg'"),
         ({"minutes": "3"}, "the settings of a search, found: Expected `float"),
         ({"minutes": 0}, "minutes: expected a number above 0, found 0"),
+        ({"anyway": "yes"}, "the settings of a search, found: Expected `bool`"),
+        ({"equal_within": -1}, "equal_within: expected a number above 0, found -1"),
     ],
 )
 def test_a_search_with_settings_that_are_none_is_refused(how: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -103,7 +111,9 @@ def test_a_search_leaves_a_lab_and_goes_on(tmp_path: Path, capsys: pytest.Captur
     import syno_lab.search.mcts  # noqa: F401 - the room of this name does not take its place
 
     how = {"untrained": True, "trials": 2, "max_primitives": 6, "folder": tmp_path, "in_process": True}
-    found = sl.search("resnet20", **how)  # a space without an operator that may be discovered: it ends at once
+    found = sl.search(
+        "resnet20", **how, anyway=True, equal_within=1.0
+    )  # a space without an operator that may be discovered: it ends at once
     assert "none trained" in capsys.readouterr().out
     assert found.folder == tmp_path
     assert list(found.trials()["number"]) == []

@@ -30,7 +30,6 @@ from syno_lab.reports.progress import plan_table, read_progress, title
 from syno_lab.reports.searched import searched
 from syno_lab.reports.text_tables import table_text
 from syno_lab.store.place import lab_folder
-from syno_lab.store.verdicts import EQUAL_WITHIN
 from syno_lab.systems import DEFAULT_NAME, find_system, format_named, read_operator
 from syno_lab.training import TrainingProgress, TrainingResult, train
 from syno_lab.training.files import write_whole
@@ -38,7 +37,7 @@ from syno_lab.trial import TrialRequest, places_of, survey_of
 from syno_lab.trial.backbone import build
 from syno_lab.trial.examples import examples_of, plan_of_data
 from syno_lab.trial.own import needs_this_process
-from syno_lab.trial.request import Training, request_of
+from syno_lab.trial.request import Searching, request_of, separated
 from syno_lab.versioned import JSON
 
 #: The most layers that the plan lists by name.
@@ -148,12 +147,10 @@ def improve(
     rules: Sequence[RuleFunction] = (),
     reward: RewardFunction | None = None,
     flops: float = FLOPS,
-    equal_within: float = EQUAL_WITHIN,
-    anyway: bool = False,
     system: str = DEFAULT_NAME,
     workers: int | None = None,
     say: Say | None = None,
-    **training: Unpack[Training],
+    **more: Unpack[Searching],
 ) -> Improvement:
     """Search operators for the layers of your own network, with trainings on your own data.
 
@@ -177,15 +174,15 @@ def improve(
         rules: your own functions that reject steps of operators (:func:`.own_choice.with_choice`).
         reward: your own function that rates a trained operator from 0 to 1; None: its accuracy.
         flops: the most FLOPs of an operator, as a share of the replaced layers' FLOPs.
-        equal_within: the percentage points (for a text: hundredths of a nat) within which an operator is equal to the
-            unchanged network, if the whole interval of their difference is within them.
-        anyway: whether to search also where two trainings of the unchanged network show that nothing can be learned.
         system: the system of the operators, or several with commas between them; not αNAS, which edits whole networks
             (``syno-lab search --system alpha``).
         workers: the number of trainings at a time, if trainings are jobs; None: one for each core.
         say: a function that is called with each line of progress (plan, front, end); None: the lines are printed.
-        training: the settings of trainings (:class:`.Training`): ``epochs=5``, ``batch_size=64``, …; ``resolution=64``
-            scales the images of a folder to this height and width (None: their own size).
+        more: the settings of trainings (:class:`.Training`): ``epochs=5``, ``batch_size=64``, …; ``resolution=64``
+            scales the images of a folder to this height and width (None: their own size). ``equal_within=2.0``: the
+            percentage points (for a text: hundredths of a nat) within which an operator is equal to the unchanged
+            network, if the whole interval of their difference is within them. ``anyway=True``: search also where two
+            trainings of the unchanged network show that nothing can be learned.
 
     Raises:
         SpecError: no layer can be replaced, or the network does not accept the examples.
@@ -204,6 +201,7 @@ def improve(
                 "--dataset FILE.py:FUNCTION`"
             )
     lab = lab_folder(folder)
+    choice, training = separated(more, minutes=minutes)
     request = with_data(with_model(request_of(training), model), data)
     found_layers = choose(request, layers, say)
     request = found_layers.request
@@ -218,8 +216,8 @@ def improve(
         max_traffic_ratio=4.0,
         workers=count,
         seeds=final_seeds(seeds),
-        equal_within=equal_within,
-        anyway=anyway,
+        equal_within=choice.equal_within,
+        anyway=choice.anyway,
         limits={"max_primitives": 10},
         weight_limits="primary",
         starts_with_known=True,

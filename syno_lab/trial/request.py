@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict, cast
 
 import msgspec
 
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
-from syno_lab.settings import Optimizer, RecipeName, TrialSettings
+from syno_lab.settings import Optimizer, RecipeName, SearchChoice, TrialSettings
 from syno_lab.settings import Plain as Plain
 from syno_lab.store.outcomes import MeasuredOn as MeasuredOn
 from syno_lab.store.outcomes import State as State
@@ -94,6 +94,23 @@ class Training(TypedDict, total=False):
     learning_rate: float | None
     optimizer: Optimizer
     device: str
+
+
+class Searching(Training, total=False):
+    """The settings of a search and of its trainings in calls from Python: fields of :class:`.SearchChoice` too."""
+
+    equal_within: float
+    anyway: bool
+
+
+def separated(more: Searching, **limits: object) -> tuple[SearchChoice, Training]:
+    """Return the settings of a search, ``limits`` among them, and those of its trainings.
+
+    Raises FormatError where a setting of the search has the wrong type.
+    """
+    rest = dict(more)
+    named = {name: rest.pop(name) for name in ("equal_within", "anyway") if name in rest}
+    return SearchChoice.from_dict(limits | named), cast(Training, rest)
 
 
 def request_of(training: Training, **rest: Any) -> TrialRequest:
