@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from syno_lab.errors import StoreError
 from syno_lab.inputs import printable
 from syno_lab.reports.courses import Course, read_courses, rung_courses
-from syno_lab.reports.fronts import Front, Placed, front_of
+from syno_lab.reports.fronts import Front, front_of
 from syno_lab.reports.in_network import Places, find_network
-from syno_lab.reports.pictures import KNOWN, LOOKS, PAPER, kinds_of, shape_of
+from syno_lab.reports.pictures import KNOWN, LOOKS, PAPER, groups_of
 from syno_lab.reports.progress import Progress, read_progress, read_result
 from syno_lab.reports.searched import searched
 from syno_lab.systems import read_operator
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 Subject = Literal["front", "curves", "funnel", "layers", "comparisons"]
 COLOURS = ("#2a7fd4", "#d55e00", "#009e73", "#cc79a7", "#b58900", "#56b4e9", "#9a5fc0", "#767676")
-_SYMBOLS = {"o": "circle", "D": "diamond", "s": "square", "^": "triangle-up", "P": "cross", "*": "star"}
 
 
 def plain(text: str) -> str:
@@ -77,18 +76,15 @@ def front_figure(front: Front, title: str = "", published: Sequence[Stated] = ()
     line = {"shape": "vh" if x.maximise else "hv", "color": COLOURS[0], "width": 1.2}
     xs, ys = ([values[side] for values in best] for side in (0, 1))
     figure.add_scatter(x=xs, y=ys, mode="lines", line=line, name="the front", showlegend=False, hoverinfo="skip")
-    groups: dict[tuple[str, str, str], list[Placed]] = {}
-    for kind, point in zip(kinds_of(front), front.points, strict=True):
-        of = f", {plain(point.system)}" if len(front.systems) > 1 and not point.is_baseline else ""
-        groups.setdefault((kind, of, _SYMBOLS[shape_of(point).marker]), []).append(point)
-    for kind, of, symbol in sorted(groups, key=lambda group: [*LOOKS].index(group[0])):
-        points, (colour, area) = groups[kind, of, symbol], LOOKS[kind]
-        marker: dict[str, Any] = {"symbol": symbol + "-open" * (kind == KNOWN), "size": 1.4 * area**0.5}
+    for (kind, system, mark), points in groups_of(front).items():
+        colour, area = LOOKS[kind]
+        name = f"{kind}, {plain(system)}" if system and len(front.systems) > 1 else kind
+        marker: dict[str, Any] = {"symbol": mark.symbol + "-open" * (kind == KNOWN), "size": 1.4 * area**0.5}
         marker |= {"color": [point.values[2] for point in points], "coloraxis": "coloraxis"} if z else {"color": colour}
-        given: dict[str, Any] = {"name": kind + of, "customdata": [point.key for point in points]}
-        for side, name in enumerate("xy"):
-            given[name] = [point.values[side] for point in points]
-            given[f"error_{name}"] = bars_of(given[name], [(*point.intervals, None, None)[side] for point in points])
+        given: dict[str, Any] = {"name": name, "customdata": [point.key for point in points]}
+        for side, axis in enumerate("xy"):
+            given[axis] = [point.values[side] for point in points]
+            given[f"error_{axis}"] = bars_of(given[axis], [(*point.intervals, None, None)[side] for point in points])
         marker["line"] = {"width": 2 if kind == KNOWN else 0}  # of a hollow mark only the line is seen
         texts, hover = [plain(point.name) for point in points], "%{text}<br>%{x:.4s}, %{y:.4g}<extra></extra>"
         figure.add_scatter(mode="markers", marker=marker, text=texts, hovertemplate=hover, **given)

@@ -13,21 +13,24 @@ from syno_lab.systems import SYSTEMS, find_system, format_of, formats
 
 
 class Mark(NamedTuple):
-    """The shape of a mark: the name of the marker in matplotlib, and its outline as an SVG path, y downwards."""
+    """The shape of a mark: its names in matplotlib and in plotly, and its outline as an SVG path, y downwards."""
 
     marker: str
+    symbol: str
     path: str
 
 
 MARKS = {
-    "circle": Mark("o", "M1 0A1 1 0 0 1-1 0A1 1 0 0 1 1 0Z"),
-    "diamond": Mark("D", "M0-1.253L1.253 0L0 1.253L-1.253 0Z"),
-    "square": Mark("s", "M-.886-.886H.886V.886H-.886Z"),
-    "triangle": Mark("^", "M0-1.555L1.347.777L-1.347.777Z"),
-    "cross": Mark("P", "M-.396-1.189H.396V-.396H1.189V.396H.396V1.189H-.396V.396H-1.189V-.396H-.396Z"),
+    "circle": Mark("o", "circle", "M1 0A1 1 0 0 1-1 0A1 1 0 0 1 1 0Z"),
+    "diamond": Mark("D", "diamond", "M0-1.253L1.253 0L0 1.253L-1.253 0Z"),
+    "square": Mark("s", "square", "M-.886-.886H.886V.886H-.886Z"),
+    "triangle": Mark("^", "triangle-up", "M0-1.555L1.347.777L-1.347.777Z"),
+    "cross": Mark("P", "cross", "M-.396-1.189H.396V-.396H1.189V.396H.396V1.189H-.396V.396H-1.189V-.396H-.396Z"),
 }
 #: The mark of the baseline, for every system.
-BASELINE = Mark("*", "M0-1.673L.376-.517H1.591L.608.198L.983 1.353L0 .639L-.983 1.353L-.608.198L-1.591-.517H-.376Z")
+BASELINE = Mark(
+    "*", "star", "M0-1.673L.376-.517H1.591L.608.198L.983 1.353L0 .639L-.983 1.353L-.608.198L-1.591-.517H-.376Z"
+)
 
 
 def mark_of(name: str) -> Mark:

@@ -52,6 +52,15 @@ def shape_of(point: Placed) -> Mark:
     return BASELINE if point.is_baseline else mark_of(point.mark)
 
 
+def groups_of(front: Front) -> dict[tuple[str, str, Mark], list[Placed]]:
+    """Return the points by kind, system (empty for the baseline) and mark; later kinds are drawn on top of others."""
+    groups: dict[tuple[str, str, Mark], list[Placed]] = {}
+    for kind, point in zip(kinds_of(front), front.points, strict=True):
+        system = "" if point.is_baseline else point.system
+        groups.setdefault((kind, system, shape_of(point)), []).append(point)
+    return dict(sorted(groups.items(), key=lambda group: [*LOOKS].index(group[0][0])))
+
+
 def describe_front(front: Front, title: str) -> str:
     """Describe the figure in one sentence, for readers who cannot see it."""
     title, axes = printable(title), " and ".join(axis.text for axis in front.axes)
@@ -142,17 +151,11 @@ def _draw_points(figure: Plot, axes: Axes, front: Front, published: Sequence[Sta
     axes.set_axisbelow(True)
     if not front.points:
         axes.text(0.5, 0.5, "no trial has a value on each axis yet", transform=axes.transAxes, ha="center", color=GREY)
-    groups: dict[tuple[str, Mark], list[Placed]] = {}
-    kinds = kinds_of(front)
-    for name in LOOKS:  # later groups are drawn on top of earlier groups
-        for kind, point in zip(kinds, front.points, strict=True):
-            if kind == name:
-                groups.setdefault((kind, shape_of(point)), []).append(point)
     third = len(front.axes) == 3
     depth = [point.values[-1] for point in front.points]
     named: set[str] = set()
     are_many = len(front.systems) > 1
-    for (name, mark), points in groups.items():
+    for (name, _, mark), points in groups_of(front).items():
         colour, size = LOOKS[name]
         shade: dict[str, Any] = {"color": colour}
         if third:
@@ -345,17 +348,14 @@ def front_sketch(front: Front, title: str = "Trials", published: Sequence[Stated
                 ends = [(end, point.values[1]) if side == 0 else (point.values[0], end) for end in wide]
                 (left, low), (right, high) = (place(*end) for end in ends)
                 parts.append(_line(left, low, right, high, GREY))
-    kinds = kinds_of(front)
-    for kind, (colour, area) in LOOKS.items():
-        for point, own_kind in zip(front.points, kinds, strict=True):
-            if own_kind == kind:
-                across, up = place(*point.values[:2])
-                look = f'fill="none" stroke="{colour}"' if kind == KNOWN else f'fill="{colour}"'
-                parts.append(_mark(shape_of(point), across, up, area**0.5 / 1.5, look, point.name))
+    for (kind, _, mark), points in groups_of(front).items():
+        colour, area = LOOKS[kind]
+        look = f'fill="none" stroke="{colour}"' if kind == KNOWN else f'fill="{colour}"'
+        parts += [_mark(mark, *place(*point.values[:2]), area**0.5 / 1.5, look, point.name) for point in points]
     if len(front.systems) > 1:
         across = _LEFT + 8.0
-        for title, mark in front.systems.items():
-            parts.append(_mark(mark_of(mark), across, _TOP + 10, 4, f'fill="{GREY}"', title))
+        for title, name in front.systems.items():
+            parts.append(_mark(mark_of(name), across, _TOP + 10, 4, f'fill="{GREY}"', title))
             parts.append(text(across + 9, _TOP + 14, title))
             across += 24 + 7 * len(title)
     if not front.points:

@@ -31,6 +31,8 @@ def points_of(figure: Any) -> dict[str, tuple[float, float]]:
 @pytest.mark.parametrize("axes", [("flops", "accuracy"), ("latency_ms@cpu", "accuracy", "params")])
 def test_a_fronts_figure_has_its_points(rng: Random, axes: tuple[str, ...]) -> None:
     shown = front(rng, 40, systems=4, axes=axes)
+    unread = shown.points[2]._replace(system="", mark="")  # an operator that no system here can read
+    shown = shown._replace(points=(*shown.points[:2], unread, *shown.points[3:]))
     figure = shown.figure("<b>T</b>")
     assert points_of(figure) == {point.key: point.values[:2] for point in shown.points}
     by_key = {point.key: point for point in shown.points}
@@ -39,6 +41,8 @@ def test_a_fronts_figure_has_its_points(rng: Random, axes: tuple[str, ...]) -> N
             point = by_key[key]
             assert trace.text[at] == point.name.replace("&", "&amp;")
             assert (trace.name == "baseline") == point.is_baseline
+            assert trace.name.split(", ")[1:] == [point.system] * bool(point.system and not point.is_baseline)
+            assert trace.marker.symbol.startswith("star" if point.is_baseline else point.mark or "circle")
             assert trace.name.startswith(KNOWN) == bool(point.known and not point.is_baseline)
             if len(axes) == 3:
                 assert trace.marker.color[at] == point.values[2]
