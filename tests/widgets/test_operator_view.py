@@ -362,4 +362,7 @@ def test_the_layers_of_a_network_of_one_s_own() -> None:
     assert {view.sizes["C_in"], view.choices["places"][0][1]["C_in"]} == {64}
     with pytest.raises(SpecError, match=r"^places: expected a layer that this operator fits, found none: "):
         view.show(operator_1(), places=survey(nn.Conv2d(3, 5, 3), (3, 9, 9)).sites)
+    for wrong in (survey(net, (8, 10, 12)), net, iter(sites), [1, 2], {"layer": {"N": 1}}, [("layer",)], "layer"):
+        with pytest.raises(SpecError, match=r"^places: expected names with sizes, or the sites of a network .*found"):
+            view.show(conv2d(), places=wrong)
     view.close()

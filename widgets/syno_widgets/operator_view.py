@@ -539,11 +539,15 @@ def _panes(operator: Operator) -> dict[str, Pane]:
 
 
 def _places(operator: Operator, places: Places | Sequence[Site] | None) -> Places | None:
-    """Return the layers with the operator's sizes. Raises SpecError if it fits none of a network's layers."""
-    if not places or isinstance(places[0], tuple | list):
-        return cast("Places | None", places)
-    from syno_lab.models.slot import costs
-
+    """Return the layers with the operator's sizes. Raises SpecError for no layers, or none that the operator fits."""
+    try:
+        return None if places is None else [(name, dict(sizes)) for name, sizes in cast("Places", places)]
+    except (TypeError, ValueError):
+        from syno_lab.models.sites import Site
+        from syno_lab.models.slot import costs
+    if not isinstance(places, Sequence) or not all(isinstance(one, Site) for one in places):
+        wanted = "names with sizes, or the sites of a network as survey(net, example).sites"
+        raise SpecError(f"places: expected {wanted}, found {quoted(places)}")
     found = costs(operator, cast("Sequence[Site]", places))
     fitting = [(place.name, place.binding) for place in found if place.binding is not None]
     if not fitting:
