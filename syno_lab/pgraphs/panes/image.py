@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import io
+from importlib.metadata import distribution
 from itertools import product
 from math import prod
 from typing import Any, TypedDict
@@ -132,9 +133,11 @@ def _photo(asked: Asked[Operator]) -> Array:
         raise SpecError(f"photo: expected {', '.join(PHOTOS)}, found {quoted(asked.photo)}")
     if asked.photo == "own":
         return read_image(asked.image)
-    from sklearn.datasets import load_sample_image
+    from PIL import Image
 
-    sample = load_sample_image(f"{asked.photo}.jpg")
+    # Importing scikit-learn takes seconds, and the photographs need none of it.
+    path = distribution("scikit-learn").locate_file(f"sklearn/datasets/images/{asked.photo}.jpg")
+    sample = np.asarray(Image.open(str(path)))
     side = min(sample.shape[:2])
     top, left = ((length - side) // 2 for length in sample.shape[:2])
     return np.asarray(sample[top : top + side, left : left + side], dtype=np.float64) / 255.0
