@@ -244,8 +244,8 @@ def layer_binding(operator: Operator) -> dict[str, int]:
     """
     spec, typical = operator.spec, generic_binding(operator)
     batch = {name for axis, _ in spec.fixed_io_pairs for name in spec.input_shape[axis].variables}
-    wanted = {**LAYER, **dict.fromkeys(CHANNELS, LAYER["C_in"])}
-    wanted = {n: wanted[n] for n in spec.symbols.primary if n in wanted and (n != "N" or n in batch)}
+    layer = {n: size for n, size in LAYER.items() if n != "N" or n in batch} | dict.fromkeys(CHANNELS, LAYER["C_in"])
+    wanted = {n: layer.get(n, typical[n]) for n in spec.symbols.primary}
     named = ((n, *COEFFICIENTS[n]) for n in spec.symbols.coefficient if n in COEFFICIENTS)
     real = {n: value for n, usual, value in named if spec.defaults.get(n, usual) == usual}
     every = set(all_sizes(operator))
@@ -255,7 +255,7 @@ def layer_binding(operator: Operator) -> dict[str, int]:
             at = {n: -(-size // steps[n]) * steps[n] for n, size in wanted.items()}
             if at == wanted:
                 break
-    return {n: ({**typical, **coefficients, **at})[n] for n in spec.symbols.names}
+    return {**typical, **coefficients, **at}
 
 
 def _primaries(operator: Operator, sizes: set[Size], coefficients: dict[str, int], more_than: int) -> dict[str, int]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
 import pytest
 
+from syno_lab.canvas.known import convolution
 from syno_lab.codegen.nest import all_sizes
 from syno_lab.common.layers import LAYER, RESNET
 from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.models.registry import BACKBONES
+from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.operators import KNOWN, conv2d, grouped_linear, matmul, operator_1, strided
-from syno_lab.panes.compared import common_layers, common_sizes, subjects_of
+from syno_lab.panes.compared import common_layers, common_sizes, sizes_of, subjects_of
 from syno_lab.panes.layers import layers_of
 from syno_lab.systems import all_systems, system_of
 
@@ -76,6 +82,13 @@ def test_a_length_that_does_not_divide_is_the_next_multiple() -> None:
     assert examples(build.finish(n, build.split(build.reduce("g"), c), h)) == {"N": 1, "C_in": 66, "H": 28, "g": 3}
 
 
+def test_a_variable_beside_the_layer_s_is_divided_too() -> None:
+    build = Build("[N, L]", "[N, g^-1*L]", ["N", "L"], ["g=4"], fixed_io_pairs=[(0, 0)])
+    n, own = build.output
+    operator = build.finish(n, build.split(build.reduce("g"), own))
+    assert all(size.is_integral(examples(operator)) for size in all_sizes(operator))
+
+
 def test_the_menu_has_the_layers_that_an_operator_fits() -> None:
     assert [name for name, _ in layers_of(operator_1())] == [*RESNET]
     for name, sizes in layers_of(strided()):
@@ -84,8 +97,19 @@ def test_the_menu_has_the_layers_that_an_operator_fits() -> None:
         assert strided().output_sizes(sizes) == (1, *after)
     assert len(layers_of(strided())) == 5
     assert layers_of(matmul()) == []
-    both = common_layers(subjects_of([operator_1(), strided()]))
-    assert [name for name, _ in both] == [name for name, _ in layers_of(strided())]
+
+
+@pytest.mark.parametrize("other", [conv2d, convolution, nas_pte_1, strided])
+def test_every_common_layer_is_that_layer_for_each_operator(other: Callable[[], Any]) -> None:
+    for operators in ([operator_1(), other()], [other(), operator_1()]):
+        subjects = subjects_of(operators)
+        layers = common_layers(subjects)
+        for (name, sizes), operator in product(layers, operators):
+            bound = sizes_of(operator, sizes)
+            assert bound == dict(layers_of(operator))[name]
+            assert operator.input_sizes(bound) == (1, *RESNET[name][0])
+        # Operator 1's s = 2 is no stride 2 of Canvas, and strided's H is another number of rows.
+        assert bool(layers) == (other in (conv2d, nas_pte_1))
 
 
 @pytest.mark.parametrize("count", [1, 3])
