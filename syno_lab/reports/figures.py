@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from syno_lab.errors import StoreError
-from syno_lab.inputs import printable
+from syno_lab.errors import SpecError, StoreError
+from syno_lab.inputs import printable, quoted
 from syno_lab.reports.courses import Course, read_courses, rung_courses
 from syno_lab.reports.fronts import Front, front_of
 from syno_lab.reports.in_network import Places, find_network
@@ -44,13 +44,12 @@ def blank(x: str = "", y: str = "", title: str = "") -> Figure:
     import plotly.io
 
     for name, ink, ground, line in (("", "#222222", "#ffffff", "#e0e0e0"), ("-dark", "#e6e6e6", "#1b1b1b", "#444444")):
+        if f"syno-lab{name}" in plotly.io.templates:
+            continue  # it may have the user's own changes
         axis = {"gridcolor": line, "linecolor": line, "zerolinecolor": line, "automargin": True}
-        look: dict[str, Any] = {
-            "font": {"family": "system-ui, sans-serif", "size": 13, "color": ink},
-            "hovermode": "closest",
-        }
-        look |= {"paper_bgcolor": ground, "plot_bgcolor": ground, "xaxis": axis, "yaxis": axis, "colorway": COLOURS}
-        look["legend"] = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
+        look: dict[str, Any] = {"paper_bgcolor": ground, "plot_bgcolor": ground, "xaxis": axis, "yaxis": axis}
+        look |= {"colorway": COLOURS, "font": {"family": "system-ui, sans-serif", "size": 13, "color": ink}}
+        look |= {"hovermode": "closest", "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}}
         plotly.io.templates[f"syno-lab{name}"] = go.layout.Template(layout=look)
     titles = {name: {"text": plain(text)} for name, text in (("title", title), ("xaxis_title", x), ("yaxis_title", y))}
     return go.Figure(layout={"template": "syno-lab"}).update_layout(titles)
@@ -159,8 +158,11 @@ def layers_figure(operators: Mapping[str, tuple[Operator, Places]]) -> Figure:
 def lab_figure(reading: Reading, of: Subject, search: str | None, axes: Sequence[str]) -> Figure:
     """Return a figure of a search, by default of the newest; of all searches for ``front`` and ``curves``.
 
-    Raises StoreError where the lab has no such search, or no value for the figure; SynoError for an unknown axis.
+    Raises StoreError where the lab has no such search, or no value for the figure; SynoError for an unknown axis or
+    any other ``of``.
     """
+    if of not in get_args(Subject):
+        raise SpecError(f"figure of a lab: expected one of {', '.join(get_args(Subject))}, found {quoted(of)}")
     rows = reading.of(search)
     named: list[Source] = [one for one in reading.sources if search in (None, one.key, one.name)]
     if of == "front":

@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import plotly.io
 import pytest
 from known_rungs import BASE, FIRST, TRIALS, fill_rungs
 from known_runs import fill_lab
@@ -13,7 +14,7 @@ from reproduction.paper import PaperFigure, Series, figure_6, figure_10, table_2
 from reproduction.paper.drawing import plotly_figure
 
 import syno_lab as sl
-from syno_lab.errors import StoreError
+from syno_lab.errors import SpecError, StoreError
 from syno_lab.operators import conv2d
 from syno_lab.reports import LabReader, front_of
 from syno_lab.reports.figures import courses_figure, layers_figure
@@ -109,6 +110,21 @@ def test_a_table_of_the_paper_is_a_table() -> None:
     assert len(drawn.header["values"]) == len(drawn.cells["values"]) > 1
 
 
+def test_a_style_that_the_user_changed_stays(rng: Random) -> None:
+    shown = front(rng, 3)
+    shown.figure()
+    style = plotly.io.templates["syno-lab"]
+    given = style.layout.font.size
+    try:
+        style.layout.font.size = 30
+        figure = shown.figure()
+        assert figure.layout.template.layout.font.size == 30
+    finally:
+        style.layout.font.size = given
+    light = figure.layout.template.layout.paper_bgcolor
+    assert figure.update_layout(template="syno-lab-dark").layout.template.layout.paper_bgcolor != light
+
+
 def test_a_figure_without_a_value_is_one_line(tmp_path: Path) -> None:
     fill_lab(tmp_path, 3)
     lab = sl.open_lab(tmp_path)
@@ -126,6 +142,8 @@ def test_a_figure_without_a_value_is_one_line(tmp_path: Path) -> None:
         lab.figure("comparisons")
     with pytest.raises(StoreError, match=r"^figure of layers: expected an operator in a layer, found none"):
         lab.figure("layers")
+    with pytest.raises(SpecError, match=r"^figure of a lab: expected one of front, .*, comparisons, found 'loss'$"):
+        lab.figure("loss")  # type: ignore[arg-type]
     with pytest.raises(StoreError, match=r"^figure of curves: expected a training or tuning with a curve, found none"):
         courses_figure([])
     with pytest.raises(StoreError, match=r"^figure_5: expected a value to draw, found none; give a lab"):
