@@ -105,6 +105,13 @@ def test_the_papers_figures_have_their_series(make: Any) -> None:
     assert drawn == wanted
 
 
+def test_a_place_of_a_papers_figure_is_no_markup() -> None:
+    shown = PaperFigure("figure_5", "t", "bars", "x", "y", (Series("s", ((HOSTILE, 1.0), ("<b>a</b>", 2.0))),), "")
+    (drawn,) = shown.figure().data
+    assert drawn.x[0] == HOSTILE.replace("&", "&amp;")
+    assert drawn.x[1] == "&lt;b&gt;a&lt;/b&gt;"
+
+
 def test_a_table_of_the_paper_is_a_table() -> None:
     (drawn,) = table_2().figure().data
     assert len(drawn.header["values"]) == len(drawn.cells["values"]) > 1

@@ -92,7 +92,8 @@ def plotly_figure(shown: PaperFigure) -> plotly.graph_objects.Figure:
     figure = make_subplots(rows=len(panels), figure=figure)
     for row, panel in enumerate(panels, 1):
         for number, one in enumerate(panel.series):
-            places, values = [place for place, _ in one.values], [value for _, value in one.values]
+            places = [plain(place) if isinstance(place, str) else place for place, _ in one.values]
+            values = [value for _, value in one.values]
             error = bars_of(values, one.ranges or [None] * len(values))
             colour = PAPER if one.is_paper else _COLOURS[number % len(_COLOURS)]
             given: dict[str, Any] = {"x": places, "y": values, "error_y": error, "name": plain(one.name)}
