@@ -113,13 +113,14 @@ def test_every_common_layer_is_that_layer_for_each_operator(other: Callable[[], 
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_the_layers_of_one_s_own_network_come_first(count: int) -> None:
+def test_the_layers_of_one_s_own_network_are_there_instead(count: int) -> None:
     from dataclasses import replace
 
     sizes = [{"N": 1, "C_in": 8 * n, "C_out": 16, "H": 5, "W": 5, "k_1": 3} for n in range(1, count + 1)]
     spec: Spec = conv2d().spec
     bindings = tuple(tuple(one.items()) for one in sizes)
     operator = replace(conv2d(), state=replace(conv2d().state, spec=replace(spec, bindings=bindings)))
-    found = [one for _, one in layers_of(operator)]
-    assert (found == sizes) == (count > 1)
+    found = layers_of(operator)
+    # One binding is the default sizes of an operator that has no layer.
+    assert [one for _, one in found] == sizes if count > 1 else [name for name, _ in found] == [*RESNET]
     assert examples(operator) == sizes[0]

@@ -139,7 +139,7 @@ def trust(notebooks: list[str]) -> list[str]:
         for path in notebooks:
             notary.sign(nbformat.read(path, as_version=nbformat.NO_CONVERT))
     except (OSError, nbformat.ValidationError, sqlite3.Error) as error:
-        raise SynoError(f"cannot sign {notebooks[0]} for Jupyter: {error}") from None
+        raise SynoError(f"cannot sign the notebooks for Jupyter: {error}") from None
     return notebooks
 
 

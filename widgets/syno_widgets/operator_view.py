@@ -88,8 +88,8 @@ class OperatorView(View):
         binding: the sizes; None: the example sizes of the operator's system.
         image: your image, [rows, columns] or [rows, columns, 3] from 0 to 255, to which the operator is applied.
         places: the layers that the operator replaces in a network: their names and sizes, or the sites of
-            ``sl.models.survey``. Without ``binding``, the first layer's sizes are shown. None: the operator's own
-            layers. The menu of layers has ResNet's too.
+            ``sl.models.survey``. Without ``binding``, the first layer's sizes are shown. None: the layers that the
+            operator was made for; if there are none, the layers of ResNets that it fits.
         about: a sentence about the operator in its network, shown after its costs.
         options: first values of the traits ``pane``, ``selected``, ``search``, ``element``, ``photo``, ``weights``,
             ``staged``.
