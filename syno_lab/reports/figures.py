@@ -136,8 +136,8 @@ def comparisons_figure(result: Mapping[str, JSON]) -> Figure:
     if not finals:
         raise StoreError("figure of comparisons: expected a search with finals, found none; give it more minutes")
     is_accuracy = all(one.is_accuracy for one, _ in finals.values())
-    scale, unit = (100, "accuracy against the baseline [percentage points]") if is_accuracy else (1, "loss [nats]")
-    figure, xs = blank(unit), [scale * by.difference for _, by in finals.values()]
+    scale, measure, unit = (100, "accuracy", "percentage points") if is_accuracy else (1, "loss", "nats")
+    figure, xs = blank(f"{measure} against the baseline [{unit}]"), [scale * by.difference for _, by in finals.values()]
     ends = bars_of(xs, [(scale * by.low, scale * by.high) for _, by in finals.values()])
     texts, names = [plain(one.verdict) for one, _ in finals.values()], [f"trial {number}" for number in finals]
     figure.add_scatter(x=xs, y=names, error_x=ends, mode="markers", text=texts, marker={"size": 11}, name="finals")

@@ -17,9 +17,10 @@ import syno_lab as sl
 from syno_lab.errors import SpecError, StoreError
 from syno_lab.operators import conv2d
 from syno_lab.reports import LabReader, front_of
-from syno_lab.reports.figures import courses_figure, layers_figure
+from syno_lab.reports.figures import comparisons_figure, courses_figure, front_figure, layers_figure
 from syno_lab.reports.pictures import KNOWN
 from syno_lab.reports.progress import title
+from syno_lab.reports.published import Stated
 from tests.reports.test_figures import HOSTILE, front
 
 
@@ -59,6 +60,18 @@ def test_a_fronts_figure_has_its_points(rng: Random, axes: tuple[str, ...]) -> N
     assert shown.points[1].known == HOSTILE
 
 
+@pytest.mark.parametrize("is_relative", [True, False])
+def test_the_papers_statements_are_areas_of_a_relative_front(rng: Random, is_relative: bool) -> None:
+    stated = Stated("<i>op</i>", "<i>op</i> (§9)", ((0.25, 0.5), (-1.0, 0.0)))
+    drawn = front_figure(front(rng, 5)._replace(is_relative=is_relative), published=[stated]).data
+    areas = [trace for trace in drawn if trace.fill == "toself"]
+    assert len(areas) == is_relative
+    for area in areas:
+        assert area.name == "the paper: &lt;i&gt;op&lt;/i&gt; (§9)"
+        corners = {(0.25, -1.0), (0.5, -1.0), (0.5, 0.0), (0.25, 0.0)}
+        assert set(zip(area.x, area.y, strict=True)) == corners
+
+
 def test_the_figures_of_a_lab_are_its_rows(tmp_path: Path) -> None:
     result = fill_rungs(tmp_path)
     lab = sl.open_lab(tmp_path)
@@ -79,6 +92,12 @@ def test_the_figures_of_a_lab_are_its_rows(tmp_path: Path) -> None:
     assert list(marks.x) == pytest.approx([-1.5, -3.7])
     assert [x + up for x, up in zip(marks.x, marks.error_x.array, strict=True)] == pytest.approx([-0.2, -1.9])
     assert [x - down for x, down in zip(marks.x, marks.error_x.arrayminus, strict=True)] == pytest.approx([-2.8, -5.5])
+
+    assert lab.figure("comparisons").layout.xaxis.title.text == "accuracy against the baseline [percentage points]"
+    in_nats = {name: one | {"measure": "loss"} for name, one in result["comparisons"].items()}
+    losses = comparisons_figure(result | {"comparisons": in_nats})
+    assert list(losses.data[0].x) == pytest.approx([-0.015, -0.037])
+    assert losses.layout.xaxis.title.text == "loss against the baseline [nats]"
 
     curves = lab.figure("curves")
     ends = sorted(trace.y[-1] for trace in curves.data)
