@@ -18,6 +18,7 @@ from syno_lab.reports.in_network import Places, find_network
 from syno_lab.reports.pictures import KNOWN, LOOKS, PAPER, groups_of
 from syno_lab.reports.progress import Progress, read_progress, read_result
 from syno_lab.reports.searched import searched
+from syno_lab.store.verdicts import sentence
 from syno_lab.systems import read_operator
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def comparisons_figure(result: Mapping[str, JSON]) -> Figure:
     scale, measure, unit = (100, "accuracy", "percentage points") if is_accuracy else (1, "loss", "nats")
     figure, xs = blank(f"{measure} against the baseline [{unit}]"), [scale * by.difference for _, by in finals.values()]
     ends = bars_of(xs, [(scale * by.low, scale * by.high) for _, by in finals.values()])
-    texts, names = [plain(one.verdict) for one, _ in finals.values()], [f"trial {number}" for number in finals]
+    texts, names = [plain(sentence(one)) for one, _ in finals.values()], [f"trial {number}" for number in finals]
     figure.add_scatter(x=xs, y=names, error_x=ends, mode="markers", text=texts, marker={"size": 11}, name="finals")
     return figure.add_vline(x=0, line={"color": LOOKS["baseline"][0], "dash": "dash"})
 

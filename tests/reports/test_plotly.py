@@ -19,7 +19,7 @@ from syno_lab.operators import conv2d
 from syno_lab.reports import LabReader, front_of
 from syno_lab.reports.figures import comparisons_figure, courses_figure, front_figure, layers_figure
 from syno_lab.reports.pictures import KNOWN
-from syno_lab.reports.progress import title
+from syno_lab.reports.progress import finals_table, title
 from syno_lab.reports.published import Stated
 from tests.reports.test_figures import HOSTILE, front
 
@@ -89,6 +89,7 @@ def test_the_figures_of_a_lab_are_its_rows(tmp_path: Path) -> None:
 
     marks = lab.figure("comparisons").data[0]
     assert list(marks.y) == ["trial 0", "trial 1"]
+    assert {*marks.text} == {row[-1] for row in finals_table(result).rows if row[-1]}
     assert list(marks.x) == pytest.approx([-1.5, -3.7])
     assert [x + up for x, up in zip(marks.x, marks.error_x.array, strict=True)] == pytest.approx([-0.2, -1.9])
     assert [x - down for x, down in zip(marks.x, marks.error_x.arrayminus, strict=True)] == pytest.approx([-2.8, -5.5])
