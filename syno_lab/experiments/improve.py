@@ -256,14 +256,14 @@ def plan_lines(settings: SearchSettings, chosen: Chosen) -> list[str]:
 
 
 def finished(settings: SearchSettings, lab: Path) -> dict[str, JSON] | None:
-    """Return the stored result of this search if it has ended with these settings, else None."""
+    """Return the stored result of this search if it has ended with these minutes and this margin, else None."""
     search_files = search_folder(lab, settings.name)
     known, result = read_json(search_files / SETTINGS_FILE), read_json(search_files / RESULT_FILE)
     if known is None or result is None or "verdict" not in result:
         return None
     earlier = SearchSettings.from_dict(known)
-    is_same = earlier.identity == settings.identity and earlier.minutes == settings.minutes
-    return result if is_same else None
+    is_same = earlier.minutes == settings.minutes and earlier.equal_within == settings.equal_within
+    return result if is_same and earlier.identity == settings.identity else None
 
 
 def _searched(settings: SearchSettings, lab: Path, is_here: bool, say: Say) -> dict[str, JSON]:

@@ -27,6 +27,7 @@ import syno_lab as sl
 from syno_lab.data.own import OwnData
 from syno_lab.errors import CodeError, DataError, SpecError, StoreError, SynoError, TrainingError
 from syno_lab.experiments import LocalRunner, run_here
+from syno_lab.experiments.improve import finished
 from syno_lab.experiments.own import check_fit, with_data, with_layers, with_model
 from syno_lab.store import Store
 from syno_lab.training import train
@@ -137,6 +138,11 @@ def test_a_network_comes_back_patched_and_a_stopped_call_goes_on(
                 assert output.data["image/svg+xml"] == shown
     assert f"Trial {found.best}" in str(notebook.cells[2].source)
     assert found.verdict in str(notebook.cells[2].source)
+
+    # The result is that of these minutes and this margin of equality.
+    assert finished(found.settings, tmp_path / "lab") == found.result
+    for changed in ({"minutes": 0.2}, {"equal_within": 3.0}):
+        assert finished(msgspec.structs.replace(found.settings, **changed), tmp_path / "lab") is None
 
     # The page's own lines, with a shorter search: it is done, so nothing is trained again.
     first, second = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
