@@ -9,7 +9,6 @@ from statistics import fmean
 from syno_lab.errors import SearchError
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.reports.searched import Evidence
-from syno_lab.store.verdicts import EQUAL_WITHIN
 from syno_lab.trial import TrialOutcome
 from syno_lab.trial.compare import guess_of, is_guess, least_difference, scores_of
 
@@ -64,10 +63,9 @@ def hindrance(settings: SearchSettings, evidence: Evidence) -> str:
     if points <= MOST_POINTS:
         return ""
     unit = "points" if evidence.measure == "accuracy" else "hundredths of a nat"
-    is_finished = evidence.gain is not None and 100 * evidence.gain <= EQUAL_WITHIN
     examples = 10 * math.ceil(evidence.examples * (points / MOST_POINTS) ** 2 / 10)
     return (
         f"{evidence.examples} test examples on {evidence.seeds} seeds cannot tell less than {points:.0f} {unit}; use "
-        + ("" if is_finished else f"{longer}, ")
+        + ("" if evidence.is_finished else f"{longer}, ")
         + f"{examples} test examples or more seeds"
     )

@@ -178,12 +178,17 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     seeds: Count
     trainings: Count
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the measure hardly improved at the end of the training; False where ``gain`` is unknown."""
+        return self.gain is not None and 100 * self.gain <= EQUAL_WITHIN
+
     def __str__(self) -> str:
         scale, digits, unit = (100, 1, "points") if self.measure == "accuracy" else (1, 3, "nats")
         length = "finished at this length"
         if self.gain is None:
             length = "too few epochs to tell whether it is finished"
-        elif 100 * self.gain > EQUAL_WITHIN:
+        elif not self.is_finished:
             length = f"not finished: {scale * self.gain:+.{digits}f} {unit} in the last third of its epochs"
         return (
             f"the baseline: {self.measure} {self.value:.3f} of {count_of(self.trainings, 'training')}, chance "
