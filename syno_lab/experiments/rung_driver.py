@@ -111,16 +111,16 @@ class RungDriver(Loop):
             Stopped: ``should_stop`` returned True; the queue has all results.
         """
         self._queue_baselines(gaps=0)  # for workers that wait for the timing and the first draws
-        plan = self.plan = self._planned()
+        self._plan = self._planned()
         self._show(now=True)  # show the plan before the rungs begin
         self._train_baseline()
         self._begin()
-        if self._has_no_time(plan):
+        if self._has_no_time():
             return
-        self._first_rung(plan)
+        self._first_rung()
         for rung in self.rungs[1:]:
-            self._next_rung(plan, rung)
-        self._confirm(plan)
+            self._next_rung(rung)
+        self._confirm()
         self._check_failures(least=1)
         self._finals()
         self._show(now=True)
@@ -141,13 +141,14 @@ class RungDriver(Loop):
         if not self._trials_on(self.rungs[0].name):
             check(self.settings, self.evidence, ended())
 
-    def _has_no_time(self, plan: Plan) -> bool:
+    def _has_no_time(self) -> bool:
         """Whether a search that goes on after its end cannot train two more operators; ``end_reason`` then says so."""
-        rungs_s = sum(FEWEST * plan.part(rung.name).each_s for rung in self.rungs)
+        rungs_s = sum(FEWEST * self.plan.part(rung.name).each_s for rung in self.rungs)
         needed_s = (rungs_s + self._finals_s()) / self.settings.workers
         is_new = self.begun_at and len(self.queue.current()) == self.begun_at
         left_s = max(0.0, self._remaining_s() / self.settings.workers)
-        if not is_new or left_s >= needed_s:
+        ends_finals = left_s and not all(training.is_ended for training in self._all(FINAL))
+        if not is_new or ends_finals or left_s >= needed_s:
             return False
         self.end_reason = (
             f"nothing more is trained, because more operators and their finals take {needed_s / 60:.1f} minutes and "
@@ -218,13 +219,13 @@ class RungDriver(Loop):
             self._untrained = self.space.elite_search(random.Random(self.settings.seed))  # noqa: S311 - for choices
         self._resume()
 
-    def _first_rung(self, plan: Plan) -> None:
+    def _first_rung(self) -> None:
         """Draw operators and train them on the first rung, until the remaining time is needed for later parts."""
         first, later = self.rungs[0], self.rungs[1:]
         self.phase = first.name
         begun = [self._with_more_seeds(self.begun_at), *(self._trials_on(rung.name, self.begun_at) for rung in later)]
         is_over = any(begun)
-        reserve, ahead = self._reserve(plan, first), (first.name, WAITING)
+        reserve, ahead = self._reserve(first), (first.name, WAITING)
         most = inf if self.settings.trials is None else self.settings.trials
         while not is_over:
             self._look()
@@ -253,12 +254,12 @@ class RungDriver(Loop):
         # A draw that timed out may continue with the next call. If a draw fails without a timeout, no operator is left.
         return candidate is not None or spent > DRAW_S
 
-    def _next_rung(self, plan: Plan, rung: Rung) -> None:
+    def _next_rung(self, rung: Rung) -> None:
         """Train the best operators of the previous rung on this rung."""
         before = self.rungs[self.rungs.index(rung) - 1]
         self.phase = rung.name
         if not self._trials_on(rung.name, self.begun_at):
-            chosen = self._chosen(before, self._room(plan, rung), self._trials_on(rung.name))
+            chosen = self._chosen(before, self._room(rung), self._trials_on(rung.name))
             for number in self._longest_first(chosen, before):
                 for seed in range(rung.seeds):
                     self.queue.queue(number, rung.name, seed, _RUNGS - self.rungs.index(rung))
@@ -282,32 +283,33 @@ class RungDriver(Loop):
         self._queue_baselines(gaps)
         self._wait(lambda: all(training.is_ended for training in self._trials_on(rung.name)))
 
-    def _confirm(self, plan: Plan) -> None:
+    def _confirm(self) -> None:
         """Train the best operators of the last rung on more seeds: two or more operators, as many as time allows."""
         self.phase, last = CONFIRM, self.rungs[-1]
         seeds = range(last.seeds, last.seeds + MORE_SEEDS)
         if not self._with_more_seeds(self.begun_at):
-            count = int((self._remaining_s() - self._finals_s()) / (MORE_SEEDS * plan.part(CONFIRM).each_s))
+            count = int((self._remaining_s() - self._finals_s()) / (MORE_SEEDS * self.plan.part(CONFIRM).each_s))
             chosen = self._chosen(last, count, self._with_more_seeds()) if count >= FEWEST else ()
             for number in self._longest_first(chosen, last):
                 for seed in seeds:
                     self.queue.queue(number, last.name, seed, _RUNGS - len(self.rungs))
         self._finish(last, gaps=2)
 
-    def _room(self, plan: Plan, rung: Rung) -> int:
+    def _room(self, rung: Rung) -> int:
         """Return the number of operators that the rung can train in the remaining time."""
-        seconds = self._remaining_s() - self._finals_s() - self._reserve(plan, rung)
-        each_s = plan.part(rung.name).each_s
+        seconds = self._remaining_s() - self._finals_s() - self._reserve(rung)
+        each_s = self.plan.part(rung.name).each_s
         return max(0 if self.begun_at or self._is_late else FEWEST, int(seconds / each_s))
 
-    def _reserve(self, plan: Plan, rung: Rung) -> float:
+    def _reserve(self, rung: Rung) -> float:
         """Return the worker seconds for later rungs: their planned share of the remaining time before the finals.
 
         The first rung also has the time of the draws, which run during it.
         """
         index = self.rungs.index(rung)
-        own_s = plan.part(rung.name).seconds + (0.0 if index else plan.part("draws").seconds)
-        later_s = sum(plan.part(name).seconds for name in [*(rest.name for rest in self.rungs[index + 1 :]), CONFIRM])
+        own_s = self.plan.part(rung.name).seconds + (0.0 if index else self.plan.part("draws").seconds)
+        later = [*(rest.name for rest in self.rungs[index + 1 :]), CONFIRM]
+        later_s = sum(self.plan.part(name).seconds for name in later)
         return max(0.0, self._remaining_s() - self._finals_s()) * later_s / (own_s + later_s)
 
     def _finals(self) -> None:
@@ -574,7 +576,3 @@ class RungDriver(Loop):
         """The plan of the search, which exists after the timing."""
         assert self._plan is not None
         return self._plan
-
-    @plan.setter
-    def plan(self, plan: Plan) -> None:
-        self._plan = plan

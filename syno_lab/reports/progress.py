@@ -62,7 +62,7 @@ class Stage(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The progress of a search: its ``phase`` is ``timing``, ``draws``, a rung's name, ``final`` or ``done``.
+    """The progress of a search: its ``phase`` is ``timing``, ``baseline``, a rung, ``confirm``, ``final`` or ``done``.
 
     ``search_s`` are wall seconds so far, ``minutes`` the plan's minutes (None without a plan), ``workers`` the number
     of trainings at a time. ``plan`` has the parts of the plan in order; it is empty until the baseline was timed, and

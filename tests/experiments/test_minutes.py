@@ -84,7 +84,9 @@ def test_finals_that_are_slower_than_planned_end_with_the_minutes_and_go_on(
         assert found["comparisons"], found["not_compared"]
         for one in found["comparisons"].values():
             assert one["seeds"] == [100, 101, 102][: len(one["seeds"])]
-        # More minutes end them: all finalists then have all seeds.
+        # More minutes end them, also too few for other operators: all finalists then have all seeds.
+        little = run_in_rungs(msgspec.structs.replace(asked, minutes=2.9), store, lambda _: workers, **how)
+        assert all(row.is_ended for row in log.rungs.trainings(FINAL)), little["end"]
         more = run_in_rungs(msgspec.structs.replace(asked, minutes=9.0), store, lambda _: workers, **how)
     assert {tuple(one["seeds"]) for one in more["comparisons"].values()} == {(100, 101, 102)}
     assert more["time"]["wall_s"] <= 60 * 9 * 1.05
