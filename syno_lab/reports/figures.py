@@ -165,16 +165,16 @@ def lab_figure(reading: Reading, of: Subject, search: str | None, axes: Sequence
     if of not in get_args(Subject):
         raise SpecError(f"figure of a lab: expected one of {', '.join(get_args(Subject))}, found {quoted(of)}")
     rows = reading.of(search)
-    named: list[Source] = [one for one in reading.sources if search in (None, one.key, one.name)]
+    named: list[Source] = [one for one in reading.sources if not search or search in (one.key, one.name)]
     if of == "front":
         return front_of(rows, axes).figure(search or "All trials")
     if of == "curves":
-        jobs = read_courses(reading.jobs, reading.folder) if search is None else ()
+        jobs = () if search else read_courses(reading.jobs, reading.folder)
         return courses_figure((*jobs, *rung_courses(named)))
     newest = named[-1].name if named else ""
     if of == "funnel":
         progress = read_progress(reading.folder, newest)
-        return funnel_figure(progress or Progress(newest, "", 0, None, 1, (), (), ""))
+        return funnel_figure(progress or Progress(newest or "a lab without searches", "", 0, None, 1, (), (), ""))
     result = read_result(reading.folder, newest) or {}
     if of == "comparisons":
         return comparisons_figure(result)

@@ -21,6 +21,7 @@ from syno_lab.reports.figures import comparisons_figure, courses_figure, front_f
 from syno_lab.reports.pictures import KNOWN
 from syno_lab.reports.progress import finals_table, title
 from syno_lab.reports.published import Stated
+from syno_lab.store import Store
 from tests.reports.test_figures import HOSTILE, front
 
 
@@ -165,6 +166,13 @@ def test_a_figure_without_a_value_is_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "front.pdf").exists()
     with pytest.raises(StoreError, match=r"^funnel of known: expected a drawn operator, found none"):
         lab.figure("funnel")
+    assert set(points_of(lab.figure("front", ""))) == set(points_of(lab.figure("front"))), "empty: all searches"
+    with pytest.raises(StoreError, match=r"^funnel of known: expected a drawn operator"):
+        lab.figure("funnel", "")
+    (tmp_path / "empty").mkdir()
+    Store.open(tmp_path / "empty").close()
+    with pytest.raises(StoreError, match=r"^funnel of a lab without searches: expected a drawn operator, found none"):
+        sl.open_lab(tmp_path / "empty").figure("funnel")
     with pytest.raises(StoreError, match=r"^figure of comparisons: expected a search with finals, found none"):
         lab.figure("comparisons")
     with pytest.raises(StoreError, match=r"^figure of layers: expected an operator in a layer, found none"):
