@@ -108,6 +108,17 @@ def _torch_begins_anew() -> None:
 
 
 @pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Torch computes on one thread, so that equal trainings have equal results."""
+    import torch  # most tests do without
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """``golden("loops/conv2d.txt", text)`` compares with a stored text; a missing one fails.
 

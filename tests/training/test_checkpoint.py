@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_trials import small_trial
 from torch import nn
 
 from syno_lab.errors import TrainingError
 from syno_lab.training.checkpoint import Standing, Trained, load_checkpoint, save_checkpoint
 from syno_lab.training.records import EpochRecord
-from syno_lab.trial import TrialOutcome, TrialRequest, run_trial
+from syno_lab.trial import TrialOutcome, run_trial
 
 CPU = torch.device("cpu")
 SETTINGS = {"epochs": 3, "seed": 7}
@@ -68,14 +69,7 @@ def test_one_that_is_far_larger_than_the_module_is_not_read(saved):
 
 
 def test_a_job_begins_anew_where_its_checkpoint_is_damaged(tmp_path):
-    request = TrialRequest(
-        backbone="resnet20",
-        options={"width": 4, "blocks": 1},
-        train_images=100,
-        test_images=32,
-        epochs=2,
-        threads=1,
-    )
+    request = small_trial(epochs=2)
 
     def curve(outcome: TrialOutcome) -> list[tuple[float, float]]:
         return [(row["train_loss"], row["accuracy"]) for row in outcome.curve]

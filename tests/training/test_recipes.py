@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from small_trials import small_trial
 from torch import nn
 
 import syno_lab as sl
@@ -16,13 +17,7 @@ from syno_lab.training.recipes import RECIPES, Numbers, image_recipe
 from syno_lab.training.tasks import augmentation
 from syno_lab.trial import TrialRequest, run_trial
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def net() -> nn.Module:
@@ -91,16 +86,7 @@ def test_the_numbers_reach_optimizer_and_images():
 
 
 def test_a_converged_training_continues_from_its_checkpoint(tmp_path):
-    request = TrialRequest(
-        backbone="resnet20",
-        options={"width": 4, "blocks": 1},
-        train_images=100,
-        test_images=32,
-        recipe="converged",
-        epochs=3,
-        threads=1,
-        augment="crop",
-    )
+    request = small_trial(recipe="converged", epochs=3, augment="crop")
     left = tmp_path / "a" / "checkpoint-64.pt"
     stopped = run_trial(request, folder=tmp_path / "a", should_stop=left.exists)
     assert (stopped.state, len(stopped.curve)) == ("interrupted", 1)

@@ -20,13 +20,7 @@ from syno_lab.training.tasks import TextTask
 from syno_lab.training.train import text_answers
 from syno_lab.trial import TrialRequest, costs_of, run_trial, sites_of
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

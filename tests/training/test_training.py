@@ -17,13 +17,7 @@ from syno_lab.training import Resumption, TrainingProgress, TrainingResult, trai
 from syno_lab.training.recipes import cycle
 from syno_lab.training.tasks import batch_bounds, crop_and_flip
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,12 @@
 """Operator against baseline: the interval against cases that are known, the comparison against its own trials."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
+from small_trials import small_trial
 
 from syno_lab import operators
 from syno_lab.errors import TrainingError
@@ -84,16 +86,7 @@ def test_answers_that_are_no_pairs_are_refused(arguments, message):
         paired_bootstrap([0, 1], [1, 1], confidence=1)
 
 
-def request(**changes) -> TrialRequest:
-    values = {
-        "backbone": "resnet20",
-        "options": {"width": 4, "blocks": 1},
-        "train_images": 200,
-        "test_images": 64,
-        "epochs": 1,
-        "threads": 1,
-    }
-    return TrialRequest(**(values | changes))
+request = partial(small_trial, train_images=200, test_images=64, epochs=1)
 
 
 def compare(asked: TrialRequest, seeds: list[int], **more) -> Comparison:

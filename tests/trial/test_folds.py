@@ -1,12 +1,14 @@
 """Trainings on folds: every image is tested once, by a network that has not seen it."""
 
 import json
+from functools import partial
 
 import msgspec
 import numpy as np
 import pytest
 from command_line import answered, refused
 from PIL import Image
+from small_trials import small_trial
 
 from syno_lab import operators
 from syno_lab.data.datasets import load_dataset
@@ -17,18 +19,7 @@ from syno_lab.errors import DataError, SpecError
 from syno_lab.trial import TrialRequest, costs_of, run_stage, run_trial
 from syno_lab.trial.examples import batches_of, examples_of
 
-
-def asked(**changes) -> TrialRequest:
-    values = {
-        "backbone": "resnet20",
-        "options": {"width": 4, "blocks": 1},
-        "train_images": 100,
-        "test_images": 23,
-        "epochs": 1,
-        "threads": 1,
-        "folds": 3,
-    }
-    return TrialRequest(**(values | changes))
+asked = partial(small_trial, test_images=23, epochs=1, folds=3)
 
 
 def number_of(labels, folds):

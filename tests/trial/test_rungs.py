@@ -1,11 +1,13 @@
 """Rungs: what a proxy makes of a request, trainings for a number of steps, held-out images, and slow operators."""
 
 import math
+from functools import partial
 
 import msgspec
 import numpy as np
 import pytest
 import torch
+from small_trials import SMALL, small_trial
 
 from syno_lab import operators
 from syno_lab.data.datasets import Dataset, load_dataset
@@ -27,12 +29,7 @@ from syno_lab.trial import (
 from syno_lab.trial.examples import images_of
 from syno_lab.trial.rungs import reward_of
 
-SMALL = {"width": 4, "blocks": 1}
-
-
-def asked(**changes) -> TrialRequest:
-    values = {"backbone": "resnet20", "options": SMALL, "train_images": 200, "test_images": 40, "threads": 1}
-    return TrialRequest(**(values | changes))
+asked = partial(small_trial, train_images=200, test_images=40)
 
 
 # -- declarations ------------------------------------------------------------------------------------------------------

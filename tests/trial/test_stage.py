@@ -1,26 +1,20 @@
 """A second stage: chosen operators trained alike on other data, each against the same baseline."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from PIL import Image
+from small_trials import small_trial
 
 from syno_lab import operators
 from syno_lab.errors import SpecError, TrainingError
-from syno_lab.trial import TrialRequest, run_stage, run_trial
+from syno_lab.trial import run_stage, run_trial
 
 CHOSEN = {"one": operators.conv1x1().to_json(), "groups": operators.grouped().to_json()}
 
 
-def asked(**changes) -> TrialRequest:
-    values = {
-        "backbone": "resnet20",
-        "options": {"width": 4, "blocks": 1},
-        "train_images": 100,
-        "test_images": 32,
-        "epochs": 2,
-        "threads": 1,
-    }
-    return TrialRequest(**(values | changes))
+asked = partial(small_trial, epochs=2)
 
 
 def test_each_operator_is_compared_with_one_baseline(tmp_path):

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 import torch
+from small_trials import SMALL, small_trial
 from torch.utils.flop_counter import FlopCounterMode
 
 import syno_lab.trial.run as room
@@ -28,29 +30,13 @@ from syno_lab.trial.backbone import build
 from syno_lab.trial.job import run as run_job
 from syno_lab.trial.meter import Meter
 
-SMALL = {"width": 4, "blocks": 1}
 FIELDS_OF_TIME = {"wall_s", "cpu_s", "work_s", "peak_mib", "resumed"}
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def asked(**changes) -> TrialRequest:
-    """200 digits, a ResNet of 8 layers and width 4: a fraction of a second."""
-    values = {
-        "backbone": "resnet20",
-        "options": SMALL,
-        "train_images": 200,
-        "test_images": 64,
-        "epochs": 2,
-        "threads": 1,
-    }
-    return TrialRequest(**(values | changes))
+asked = partial(small_trial, train_images=200, test_images=64, epochs=2)
 
 
 def without_time(outcome: TrialOutcome) -> dict:

@@ -4,10 +4,12 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 
 import msgspec
 import pytest
 from known_trainings import TRAINING, settings
+from small_trials import small_trial
 
 from syno_lab import operators
 from syno_lab.errors import TrainingError
@@ -15,21 +17,12 @@ from syno_lab.experiments import LocalRunner
 from syno_lab.experiments.rung_worker import work
 from syno_lab.store import Store
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING
-from syno_lab.trial import TrialRequest, TrialWorker, TrialWorkers, run_trial
+from syno_lab.trial import TrialWorker, TrialWorkers, run_trial
 
 TIMES = ("wall_s", "cpu_s", "work_s", "peak_mib", "resumed")
 
 
-def asked(**changes) -> TrialRequest:
-    values = {
-        "backbone": "resnet20",
-        "options": {"width": 4, "blocks": 1},
-        "train_images": 64,
-        "test_images": 32,
-        "steps": 2,
-        "threads": 1,
-    }
-    return TrialRequest(**(values | changes))
+asked = partial(small_trial, train_images=64, steps=2)
 
 
 def plain(outcome):
