@@ -95,17 +95,12 @@ def held_text_of(request: TrialRequest) -> TextData:
 
 
 def batches_of(request: TrialRequest) -> tuple[int, int]:
-    """Return the number of batches of an epoch and of a test, of all folds together.
-
-    Raises DataError if the data cannot be read.
-    """
+    """Return the number of batches of an epoch and of a test. Raises DataError if the data cannot be read."""
     if facts_of(request).domain == "text":
         return request.options.get("steps", STEPS), -(-(request.test_images or TEST_WINDOWS) // request.batch_size)
     data = examples_of(request)
-    if isinstance(data, OwnData):
-        return -(-len(data.train) // request.batch_size), -(-len(data.test) // request.batch_size)
-    train, test = -(-len(data.train_labels) // request.batch_size), -(-len(data.test_labels) // request.batch_size)
-    return (train if request.folds is None or request.fold is not None else train * (request.folds - 1)), test
+    train, test = (data.train, data.test) if isinstance(data, OwnData) else (data.train_labels, data.test_labels)
+    return -(-len(train) // request.batch_size), -(-len(test) // request.batch_size)
 
 
 def _files(folder: Path) -> _Files:

@@ -72,7 +72,7 @@ def run_trial(
     later call, with room, continues from the last checkpoint.
     """
     folder = Path(folder)
-    if request.folds is not None and request.fold is None:
+    if request.fold is None and (request.folds or 0) > 0:
         return run_folds(run_trial, request, folder=folder, report=report, should_stop=should_stop)
     earlier = _known_outcome(folder / OUTCOME_FILE, request)
     if earlier is not None:

@@ -105,7 +105,7 @@ def test_the_outcome_is_that_of_all_images(tmp_path):
     for fold in (1, 2, 3):
         stored = json.loads((tmp_path / f"fold-{fold}" / "outcome.json").read_text())
         assert TrialRequest.from_dict(stored["request"]) == msgspec.structs.replace(request, fold=fold)
-    assert batches_of(request) == (2 * 2, 2)
+    assert batches_of(one) == (2, 1)
 
 
 def test_a_trial_continues_with_the_fold_that_was_interrupted(tmp_path):
@@ -163,10 +163,14 @@ def test_folds_that_cannot_be_are_refused_in_one_line(changes, message, tmp_path
     assert message in outcome.reason
 
 
-def test_a_text_has_no_folds(tmp_path):
+def test_a_text_has_no_folds_and_images_have_two_or_more(tmp_path):
     (tmp_path / "a.txt").write_text("to be or not to be " * 100)
     request = asked(backbone="gpt_tiny", options={}, data=str(tmp_path / "a.txt"))
     with pytest.raises(SpecError, match=r"folds: expected CIFAR, .* found a text; leave folds out"):
         costs_of(request)
     few = run_trial(asked(train_images=1, test_images=1), folder=tmp_path)
     assert "digits: expected 2 to 2 folds of 2 images, found 3" in few.reason
+    for folds in (-1, 0, 1):
+        outcome = run_trial(asked(folds=folds), folder=tmp_path / str(folds))
+        assert outcome.state == "failed"
+        assert f"digits: expected 2 to 123 folds of 123 images, found {folds}" in outcome.reason
