@@ -60,7 +60,7 @@ RECIPES: dict[RecipeName, Numbers] = {"short": Numbers(), "converged": Numbers(s
 """The numbers of each recipe; :data:`syno_lab.settings.EPOCHS` has the epochs.
 
 Learning rate and weight decay are those of Zagoruyko and Komodakis 2016 (Wide Residual Networks, section 3), the
-smoothing is that of Szegedy et al. 2016. ``benchmarks/recipe_sweep.py`` compares them with others for the baseline.
+smoothing is that of Szegedy et al. 2016: no sweep chose them yet. ``benchmarks/recipe_sweep.py`` is this sweep.
 """
 
 
@@ -97,11 +97,12 @@ def image_recipe(
         raise TrainingError(f"optimizer: expected 'sgd' or 'adamw', found {quoted(optimizer)}")
     made = text_recipe(ends_by_clock=ends_by_clock)
     if optimizer == "sgd":
-        name = made.name.replace("adamw", "sgd")
-        made = Recipe(name, partial(_sgd, numbers.weight_decay), made.rate, numbers.learning_rate)
+        sgd = partial(_sgd, numbers.weight_decay)
+        made = Recipe(made.name.replace("adamw", "sgd"), sgd, made.rate, numbers.learning_rate)
     if numbers == RECIPES["short"]:
         return made
-    name = f"{made.name}, weight decay {numbers.weight_decay:g}, smoothing {numbers.smoothing:g}"
+    decay = numbers.weight_decay if optimizer == "sgd" else _TEXT_WEIGHT_DECAY
+    name = f"{made.name}, weight decay {decay:g}, smoothing {numbers.smoothing:g}"
     return replace(made, name=name, smoothing=numbers.smoothing, crops=numbers.crops)
 
 

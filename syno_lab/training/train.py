@@ -101,10 +101,8 @@ def train(
         {"epochs": epochs, "batch_size": batch_size, "patience": patience, "steps": steps, "probe_steps": probe_steps},
         {"learning_rate": learning_rate, "time_limit_s": time_limit_s},
     )
-    chosen_recipe = image_recipe(optimizer, recipe, ends_by_clock=ends_by_clock)
-    crops = chosen_recipe.crops
-    kind: Augment = "none" if isinstance(dataset, OwnData) else augmentation(dataset, augment, crops=crops)
-    highest = chosen_recipe.learning_rate if learning_rate is None else float(learning_rate)
+    made = image_recipe(optimizer, recipe, ends_by_clock=ends_by_clock)
+    kind: Augment = "none" if isinstance(dataset, OwnData) else augmentation(dataset, augment, crops=made.crops)
     chosen = find_device(device)
     if channels_last:
         to_channels_last(module)
@@ -113,9 +111,9 @@ def train(
         return _train(
             module,
             task,
-            chosen_recipe,
+            made,
             precision,
-            Course(epochs, steps, batch_size, highest, seed),
+            Course(epochs, steps, batch_size, float(learning_rate or made.learning_rate), seed),
             {"dataset": dataset.fingerprint, "augment": kind, "channels_last": channels_last},
             checkpoint,
             Watch(limits, on_progress, on_resume, judge, patience),

@@ -73,10 +73,12 @@ def test_the_numbers_reach_optimizer_and_images():
     made = image_recipe("sgd", Numbers(weight_decay=0.25))
     (group,) = made.optimizer([nn.Parameter(torch.ones(1))], 0.1).param_groups
     assert (group["weight_decay"], group["momentum"], group["nesterov"]) == (0.25, 0.9, True)
-    for optimizer, rate in (("sgd", converged.learning_rate), ("adamw", 0.001)):
+    for optimizer, rate, decay in (("sgd", converged.learning_rate, "0.0005"), ("adamw", 0.001, "0.1")):
         made = image_recipe(optimizer, "converged")
         assert (made.learning_rate, made.smoothing, made.crops) == (rate, converged.smoothing, True)
-        assert made.name.startswith(f"{optimizer}, ")
+        assert made.name == f"{optimizer}, weight decay {decay}, smoothing 0.1"
+        groups = made.optimizer([nn.Parameter(torch.ones(1, 1))], rate).param_groups
+        assert max(group["weight_decay"] for group in groups) == float(decay)
         assert image_recipe(optimizer).name == optimizer  # as in the checkpoints of earlier versions
     grey = digits()
     images = np.repeat(grey.train_images, 3, axis=1), grey.train_labels
