@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -21,28 +21,30 @@ from common import RESULTS, about, parser_with_data, save, say, typed
 
 from syno_lab.data.datasets import load_dataset
 from syno_lab.training import train
-from syno_lab.training.recipes import Numbers
+from syno_lab.training.recipes import RECIPES
 from syno_lab.trial.backbone import build
 from syno_lab.trial.request import TrialRequest
 
 NAME = "recipe_sweep"
 SIZE = 16
 HELD_OUT = 1 / 6
-#: Numbers and batch size; the first is the recipe ``converged``, the others change one thing of it, then two.
-GRID = (
-    (Numbers(0.1, 5e-4, 0.1, True), 64),
-    (Numbers(0.1, 5e-4, 0.0, True), 64),
-    (Numbers(0.05, 5e-4, 0.1, True), 64),
-    (Numbers(0.2, 5e-4, 0.1, True), 64),
-    (Numbers(0.1, 1e-3, 0.1, True), 64),
-    (Numbers(0.1, 1e-4, 0.1, True), 64),
-    (Numbers(0.1, 5e-4, 0.1, True), 32),
-    (Numbers(0.1, 5e-4, 0.1, True), 128),
-    (Numbers(0.2, 5e-4, 0.1, True), 128),
-    (Numbers(0.05, 5e-4, 0.1, True), 32),
-    (Numbers(0.2, 1e-3, 0.1, True), 64),
-    (Numbers(0.4, 5e-4, 0.1, True), 128),
+CONVERGED = RECIPES["converged"]
+#: Changes of the recipe ``converged`` and the batch size: first none, then one change, then two.
+CHANGES: tuple[tuple[dict[str, float], int], ...] = (
+    ({}, 64),
+    ({"smoothing": 0.0}, 64),
+    ({"learning_rate": 0.05}, 64),
+    ({"learning_rate": 0.2}, 64),
+    ({"weight_decay": 1e-3}, 64),
+    ({"weight_decay": 1e-4}, 64),
+    ({}, 32),
+    ({}, 128),
+    ({"learning_rate": 0.2}, 128),
+    ({"learning_rate": 0.05}, 32),
+    ({"learning_rate": 0.2, "weight_decay": 1e-3}, 64),
+    ({"learning_rate": 0.4}, 128),
 )
+GRID = tuple((replace(CONVERGED, **changes), batch) for changes, batch in CHANGES)
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Split data into training and test parts: held-out examples and folds, for all trainings alike.
 
-NumPy's ``RandomState`` never changes its stream (NEP 19), so a split depends on no machine. Shapes: N examples.
+NumPy's ``RandomState`` never changes its stream (NEP 19), so a split depends on no machine. scikit-learn's
+``StratifiedKFold`` promises no such thing, and refuses folds when every class has fewer images. Shapes: N examples.
 """
 
 from __future__ import annotations
