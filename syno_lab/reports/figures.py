@@ -159,8 +159,7 @@ def layers_figure(operators: Mapping[str, tuple[Operator, Places]]) -> Figure:
 def lab_figure(reading: Reading, of: Subject, search: str | None, axes: Sequence[str]) -> Figure:
     """Return a figure of a search, by default of the newest; of all searches for ``front`` and ``curves``.
 
-    Raises StoreError where the lab has no such search, or no value for the figure; SynoError for an unknown axis or
-    any other ``of``.
+    Raises StoreError where the lab has no such search or value; SynoError for an unknown axis or any other ``of``.
     """
     if of not in get_args(Subject):
         raise SpecError(f"figure of a lab: expected one of {', '.join(get_args(Subject))}, found {quoted(of)}")

@@ -159,23 +159,13 @@ def _draw_points(figure: Plot, axes: Axes, front: Front, published: Sequence[Sta
         colour, size = LOOKS[name]
         shade: dict[str, Any] = {"color": colour}
         if third:
-            shade = {
-                "c": [point.values[2] for point in points],
-                "vmin": min(depth),
-                "vmax": max(depth),
-                "cmap": "viridis",
-            }
+            shade = {"c": [point.values[2] for point in points], "cmap": "viridis"}
+            shade |= {"vmin": min(depth), "vmax": max(depth)}
         elif name == KNOWN:
             shade = {"facecolors": "none", "edgecolors": colour, "linewidths": 1.6}
-        drawn = axes.scatter(
-            [point.values[0] for point in points],
-            [point.values[1] for point in points],
-            s=size * scale**2,
-            marker=mark.marker,
-            label=None if name in named or are_many else name,
-            zorder=3,
-            **shade,
-        )
+        xs, ys = ([point.values[side] for point in points] for side in (0, 1))
+        label = None if name in named or are_many else name
+        drawn = axes.scatter(xs, ys, s=size * scale**2, marker=mark.marker, label=label, zorder=3, **shade)
         if third and not named:
             figure.colorbar(drawn, ax=axes, label=front.axes[2].text)
         named.add(name)
@@ -190,14 +180,9 @@ def _draw_points(figure: Plot, axes: Axes, front: Front, published: Sequence[Sta
         axes.step([v[0] for v in line], [v[1] for v in line], where=where, color="#2a7fd4", linewidth=1.2)
     for number, statement in enumerate(published):
         (x0, x1), (y0, y1) = statement.ranges[:2]
-        axes.plot(
-            [x0, x1] if x0 != x1 else [x0, x0],
-            [(y0 + y1) / 2] * 2 if x0 != x1 else [y0, y1],
-            color=PAPER,
-            linewidth=2,
-            marker="_" if x0 == x1 else "|",
-            label="as the paper states" if number == 0 else None,
-        )
+        heights, end = ([y0, y1], "_") if x0 == x1 else ([(y0 + y1) / 2] * 2, "|")
+        label = "as the paper states" if number == 0 else None
+        axes.plot([x0, x1], heights, color=PAPER, linewidth=2, marker=end, label=label)
     axes.margins(0.08)
     handles, _ = axes.get_legend_handles_labels()
     return [*(_legend_of_systems(front, named) if are_many else []), *handles]
