@@ -81,7 +81,7 @@ def _indices(operator: Operator, binding: Binding, point: tuple[int, ...]) -> tu
     shape = tuple(c.size.at(binding) for c in operator.output)
     values: Index = dict(zip(operator.output, np.ogrid[tuple(slice(n) for n in shape)], strict=True))
     values.update(zip(operator.reductions, point, strict=True))
-    valid: Any = np.ones(shape, dtype=bool)
+    valid: Any = np.ones((1,) * len(shape), dtype=bool)
     for result in climb(operator, operator.steps, values, lambda size: size.at(binding)):
         valid = valid & (values[result] >= 0) & (values[result] < result.size.at(binding))
     return values, valid
