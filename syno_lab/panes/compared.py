@@ -106,10 +106,7 @@ def common_sizes(subjects: Iterable[Subject], binding: Mapping[str, int] | None 
 
 
 def common_layers(subjects: Iterable[Subject]) -> list[tuple[str, dict[str, int]]]:
-    """Return the layers that all operators fit, with the sizes of all variables; unfinished operators are ignored.
-
-    A layer at which two operators need different sizes of one variable is left out.
-    """
+    """Return the layers that all operators fit with equal sizes of variables; unfinished operators are ignored."""
     layers = [dict(layers_of(subject.operator)) for subject in subjects if subject.operator is not None]
     names = [name for name in layers[0] if all(name in others for others in layers)] if layers else []
     common = {name: dict(item for others in layers for item in others[name].items()) for name in names}

@@ -16,6 +16,7 @@ from math import prod
 from typing import Any, TypedDict
 
 import numpy as np
+from PIL import Image as Pixels
 
 from syno_lab.codegen.nest import all_sizes
 from syno_lab.codegen.reference import reference
@@ -133,11 +134,9 @@ def _photo(asked: Asked[Operator]) -> Array:
         raise SpecError(f"photo: expected {', '.join(PHOTOS)}, found {quoted(asked.photo)}")
     if asked.photo == "own":
         return read_image(asked.image)
-    from PIL import Image
-
     # Importing scikit-learn takes seconds, and the photographs need none of it.
     path = distribution("scikit-learn").locate_file(f"sklearn/datasets/images/{asked.photo}.jpg")
-    sample = np.asarray(Image.open(str(path)))
+    sample = np.asarray(Pixels.open(str(path)))
     side = min(sample.shape[:2])
     top, left = ((length - side) // 2 for length in sample.shape[:2])
     return np.asarray(sample[top : top + side, left : left + side], dtype=np.float64) / 255.0
@@ -145,11 +144,9 @@ def _photo(asked: Asked[Operator]) -> Array:
 
 def as_input(photo: Array, shape: tuple[int, ...]) -> Array:
     """Return the photograph as an input of ``shape``, with mean 0 and deviation 1 in each channel."""
-    from PIL import Image
-
     rows, columns = shape[-2:]
-    pixels = Image.fromarray((photo * 255.0).round().astype(np.uint8))
-    scaled = np.asarray(pixels.resize((columns, rows), Image.Resampling.LANCZOS), dtype=np.float32) / 255.0
+    pixels = Pixels.fromarray((photo * 255.0).round().astype(np.uint8))
+    scaled = np.asarray(pixels.resize((columns, rows), Pixels.Resampling.LANCZOS), dtype=np.float32) / 255.0
     colours = [scaled.mean(axis=2)] if len(shape) == 2 else [scaled[:, :, c % 3] for c in range(shape[-3])]
     planes = np.stack(colours)
     centred = planes - planes.mean(axis=(-2, -1), keepdims=True)
@@ -208,8 +205,6 @@ def _grey_or_colour(x: Array) -> Array:
 
 
 def _picture(plane: Array, words: str) -> Bitmap:
-    from PIL import Image
-
     file = io.BytesIO()
     rows, columns = plane.shape[:2]
     if max(rows, columns) > _MOST_PIXELS:
@@ -217,7 +212,7 @@ def _picture(plane: Array, words: str) -> Bitmap:
         words += (
             f"; the first {min(rows, _MOST_PIXELS)} of {rows} rows, {min(columns, _MOST_PIXELS)} of {columns} columns"
         )
-    pixels = Image.fromarray((np.clip(plane, 0.0, 1.0) * 255.0).round().astype(np.uint8))
+    pixels = Pixels.fromarray((np.clip(plane, 0.0, 1.0) * 255.0).round().astype(np.uint8))
     pixels.save(file, format="PNG", optimize=True)
     png = base64.b64encode(file.getvalue()).decode()
     return {"png": png, "words": words, "width": pixels.width, "height": pixels.height}
