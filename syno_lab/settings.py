@@ -89,7 +89,7 @@ class TrainingSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     recipe: Annotated[
         RecipeName,
-        setting("short ranks operators; converged trains until more epochs gain little, on changed images."),
+        setting("short ranks operators; converged trains for more epochs, on shifted and mirrored images."),
     ] = "short"
     epochs: Annotated[
         int,
