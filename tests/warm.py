@@ -26,6 +26,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import types
 import warnings
@@ -291,6 +292,7 @@ def _become(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
     environment = request["environment"]
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # the imports have asked for it, and the environment names another folder
     _show(environment)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     is_direct = bool(environment.get("PYTHONUNBUFFERED"))

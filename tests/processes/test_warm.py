@@ -20,14 +20,14 @@ pytestmark = [
 ]
 
 FACTS = """
-import json, os, sys
+import json, os, sys, tempfile
 pid = os.getpid()
 shown = [entry for entry in open("/proc/self/environ", "rb").read().split(b"\\0") if entry.startswith(b"MINE=")]
 os.write(int(sys.argv[1]), b"through a pipe")
 print(json.dumps({
     "parent": os.getppid(), "is_leader": os.getsid(0) == pid, "group": os.getpgrp() if os.getsid(0) != pid else 0,
     "arguments": sys.argv, "folder": os.getcwd(), "path": sys.path[0], "mine": os.environ["MINE"], "umask": os.umask(0),
-    "variables": sorted(os.environ), "shown": shown[0].decode(), "input": sys.stdin.read(), "name": __name__,
+    "temporary": tempfile.gettempdir(), "variables": sorted(os.environ), "shown": shown[0].decode(), "input": sys.stdin.read(), "name": __name__,
     "files": sorted(int(name) for name in os.listdir("/proc/self/fd"))[:3],
 }))
 print("an error", file=sys.stderr)
@@ -59,7 +59,7 @@ def test_it_has_what_a_started_one_has(is_leader: bool, tmp_path: Path) -> None:
                 str(writer),
                 input="said",
                 cwd=tmp_path,
-                env={**os.environ, "MINE": "so"},
+                env={**os.environ, "MINE": "so", "TMPDIR": str(tmp_path)},
                 umask=0o27,
                 pass_fds=[writer],
                 start_new_session=is_leader,
@@ -74,6 +74,7 @@ def test_it_has_what_a_started_one_has(is_leader: bool, tmp_path: Path) -> None:
     assert found[0] == found[1]
     assert found[0]["parent"] == os.getpid()
     assert found[0]["umask"] == 0o27
+    assert found[0]["temporary"] == str(tmp_path)
 
 
 @pytest.mark.parametrize(
