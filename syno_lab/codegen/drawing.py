@@ -1,8 +1,8 @@
 """Pictures of pGraphs: the input on top, the output at the bottom, the weights at the side (Syno, Figure 2).
 
-Read a picture from bottom to top, like Table 1. Names in capitals are primitives. Rounded boxes are coordinates with
-their expression and size. Tables are tensors. The names of nodes follow the order in which coordinates and steps are
-created, as in operator files:
+Read a picture from bottom to top, like Table 1 of the paper. Names in capitals are primitives. Rounded boxes are
+coordinates with their expression and size. Tables are tensors. The names of nodes follow the order in which coordinates
+and steps are created, as in operator files:
 
 =========  ===============================================================================================
 ``c3``     a coordinate; the output axes come first, then the results of each step
@@ -178,7 +178,7 @@ class _Drawing:
         self.nodes: list[str] = []
         self.joints: dict[str, Joint] = {}
         self.growth: list[Growth] = []
-        # For each coordinate the uppermost node above it so far; None once the coordinate has left the data.
+        # For each coordinate the uppermost node above it so far; None if the coordinate is no longer in the data.
         self.tip: dict[Coordinate, str | None] = {}
         self.complete = isinstance(graph, Operator) or self.state.is_complete
         self.top = graph.inputs if isinstance(graph, Operator) else next(self.state.matches(), self.state.data)
@@ -234,7 +234,7 @@ class _Drawing:
             self.lines.append(f"{{ rank=same; edge [style=invis]; {nodes} }}")
 
     def _grown(self, replay: State) -> None:
-        """Store the picture's nodes and lines after a step, with the data so far in the position of the input."""
+        """Store the picture's nodes and lines after a step, as if the data coordinates were the input's axes."""
         if not self.is_steady:
             return
         ends = [

@@ -1,4 +1,4 @@
-"""The rows of a pGraph's picture, chosen so that a step changes the picture as little as possible.
+"""The rows of nodes in a pGraph's picture; a step changes the rows as little as possible.
 
 The layout program starts anew for each picture, so a node can move from left to right after a step. The *rows* of a
 picture are lists of nodes from left to right. The rows after a step depend only on the picture and on the rows before
@@ -90,7 +90,7 @@ class _Rows:
     """Computes the rows of one picture.
 
     Nodes are numbered. A line has an extra node in each row that it passes. A place is an index in a row. The position
-    of a line's end is its node's place times 64, plus the dimension of a tensor.
+    of a line's end is its node's place times 64, plus the number of the tensor's dimension.
     """
 
     def __init__(self, growth: Growth, before: Mapping[str | Passing, int]) -> None:
@@ -127,7 +127,7 @@ class _Rows:
         return tuple(tuple(self.names[node] for node in row) for row in order)
 
     def _tried(self) -> Iterator[tuple[float, list[list[int]]]]:
-        """Yield orders with their costs, from up to three first orders: the old, that of creation, and its reverse."""
+        """Yield orders with their costs, from up to three first orders: old, by creation, and by reverse creation."""
         tried = set()
 
         def improved(order: list[list[int]]) -> Iterator[tuple[float, list[list[int]]]]:

@@ -36,7 +36,7 @@ def equation(
 
 @dataclass(frozen=True)
 class Equation:
-    """An operator's equation, or one for each stage. Iverson brackets exclude terms outside a window's bounds.
+    """An operator's equation, or an equation for each stage. Iverson brackets exclude terms outside a window's bounds.
 
     ``program`` has the loop nests of the equation.
     """

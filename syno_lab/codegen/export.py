@@ -92,7 +92,7 @@ class Exported:
         bytes: the size of the file in bytes.
         batch_axes: the input axes that take any size; none for weights.
         compared_with: ``loop nest`` or ``NumPy reference`` (the operator's ``reference``), or ``torch module`` if
-            ``reference`` takes long. Or ``itself``: weights are compared bit by bit, Python runs its own check.
+            ``reference`` takes long. It is ``itself`` for weights (equal bits) and for Python (its own check).
         difference: the largest absolute difference between the file's output and the expected output.
         largest: the largest absolute value in the expected output.
     """
@@ -134,7 +134,7 @@ def export(
     check_room("input and output, to compare with", values * np.dtype(np.float64).itemsize)
     x = np.random.default_rng(0).standard_normal(operator.input_sizes(checked))
     example = example_like(module, x)
-    x = example.double().cpu().numpy()  # rounded to the module's dtype
+    x = example.double().cpu().numpy()  # x rounded to the module's dtype
     wanted, source = expected(operator, checked, module, x, weights_of(operator, checked, module), scale)
     return _export_program(module, kind, path, record_of({"": (operator, bound)}), axes, example, wanted, source)
 
@@ -221,7 +221,7 @@ def _export_program(
     """Trace and write the program, read it back, compare the outputs, then move the file to its path."""
     import torch
 
-    # The batch size of the trace differs from the size that is run below, so the run proves that any size works.
+    # The run below has another batch size than the trace, so the run proves that the program takes any batch size.
     larger = tuple(max(2, n + 1) if axis in axes else n for axis, n in enumerate(example.shape))
     program = traced(module, torch.zeros(larger, dtype=example.dtype, device=example.device), axes)
     with replacing(path) as temporary:
@@ -255,7 +255,7 @@ def _export_weights(operator: Operator, path: Path, binding: Binding, module: nn
     import torch
 
     def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.cpu().reshape(-1).view(torch.uint8)  # bytes, so that a NaN equals itself
+        return tensor.cpu().reshape(-1).view(torch.uint8)  # compares bytes: a NaN equals a NaN
 
     save_weights(module, path)
     again = load_weights(operator, path, binding).state_dict()

@@ -114,7 +114,7 @@ def example_like(module: nn.Module, x: Array) -> torch.Tensor:
     import torch
 
     like = next((p for p in module.parameters() if p.is_floating_point()), None)
-    tensor = torch.from_numpy(np.array(x))  # a copy, because the array may be a view
+    tensor = torch.from_numpy(np.array(x))  # NumPy copies the array, which may be a view
     return tensor.float() if like is None else tensor.to(like.device, like.dtype)
 
 
@@ -130,7 +130,7 @@ def compare(found: Array, wanted: Array, eps: float, what: str, against: str) ->
         return 0.0
     difference = float(np.abs(found.astype(np.float64) - wanted).max())
     allowed = sqrt(eps) * float(np.abs(wanted).max()) + eps
-    if not difference <= allowed:  # true for a NaN too
+    if not difference <= allowed:  # also true for a NaN
         raise ExportError(
             f"{what}: read back, expected the numbers of the {against} within {allowed:.3g}, "
             f"found a difference of {difference:.3g}"

@@ -54,7 +54,7 @@ def save_program(program: ExportedProgram, path: Path, record: Record) -> Runner
 
     with _quiet():
         torch.export.save(program, path, extra_files={f"{KEY}.json": record.to_json()})
-        # Safe: the file was written one line above.
+        # This load is safe: the line above wrote the file.
         module: Runner = torch.export.load(path).module()
     return module
 
@@ -80,7 +80,7 @@ def save_onnx(program: ExportedProgram, path: Path, record: Record) -> Runner:
             exported.save(path, external_data=False)
         run = _in_onnxruntime(path)
     except Exception as error:
-        # The exporter and the runtime share no base class of errors. Errors that are not about the model are reraised.
+        # The exporter's and the runtime's errors have no common class. Errors not about the model are reraised.
         if not _is_about_the_model(error):
             raise
         raise ExportError(f"onnx: expected a program that ONNX can hold: {_first_line(error)}") from error
@@ -123,7 +123,7 @@ def _in_onnxruntime(path: Path) -> Callable[[Any], Any]:
 
 
 def _pool_by_mean(pool: Any) -> Callable[..., Any]:
-    """Decompose pooling with a divisor into a mean times a number: ONNX has only means, and torch drops the divisor."""
+    """Replace pooling with a divisor by a mean times a factor: ONNX has only means, and torch drops the divisor."""
 
     def decomposed(
         x: Any,

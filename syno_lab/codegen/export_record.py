@@ -63,11 +63,11 @@ class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def identity(operator: Operator) -> str:
-    """Return 32 hexadecimal digits. All pGraphs with the same steps and shapes share them; default sizes are ignored.
+    """Return the operator's identity, 32 hexadecimal digits.
 
-    Operators of another system share the digits if they have the same JSON.
-
-    Unlike the fingerprint, the identity depends on the order of the steps, because the order numbers the weights.
+    pGraphs with equal steps and shapes have equal digits; default sizes are ignored. Operators of another system have
+    equal digits if their JSON is equal. Unlike the fingerprint, it depends on the order of the steps, which numbers the
+    weights.
     """
     record = msgspec.json.decode(operator.to_json())
     for kind in ("primary", "coefficient") if isinstance(operator, PGraph) else ():
@@ -169,7 +169,7 @@ def _in_onnx(path: Path) -> str | None:
 
 
 def _in_archive(path: Path) -> bytes | None:
-    # Only this entry is read: torch.export.load would unpickle other entries.
+    # This call reads only the record's entry, while torch.export.load would unpickle other entries.
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             if entry.filename.endswith(f"/extra/{KEY}.json"):

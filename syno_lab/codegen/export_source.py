@@ -16,7 +16,7 @@ from syno_lab.systems import system_of
 
 _WIDTH = 100
 _PROBES = 12
-_SUMMED_WITH = 7  # the number of the tensor that weights the output in the checked sum
+_SUMMED_WITH = 7  # the number of the tensor that multiplies the output in the checked sum
 
 _CHECK = '''
 

@@ -96,7 +96,7 @@ def read_weights_record(path: str | Path) -> Record:
 
 
 def _check(record: Record, place: str, operator: Operator, binding: Binding | None, path: str | Path) -> None:
-    """Raise FormatError for weights of another operator at ``place``, or of sizes other than ``binding``'s."""
+    """Raise FormatError unless the weights are for the operator at ``place`` with the sizes of ``binding``."""
     where = f" at {place}" if place else ""
     stored, name = record.places[place], identity(operator)
     if stored.operator != name:

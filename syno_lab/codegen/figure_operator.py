@@ -85,10 +85,10 @@ def _graph(graph: State | Operator | protocol.Operator, title: str | None, highl
 
 
 def _maths(graph: State | Operator) -> dict[str, str]:
-    """Return the LaTeX of the expressions and sizes in a pGraph's picture, by their plain texts."""
+    """Return a dictionary from the plain texts of the expressions and sizes in a pGraph's picture to their LaTeX."""
     leaves = names(graph)
     plain = {leaf: name(text) for leaf, text in leaves.items()}
-    # An iterator is named after its size, and the size has LaTeX of its own: i_{C_{out}}, not i_{C\\_out}.
+    # An iterator is named after its size. Its subscript is the LaTeX of the size: i_{C_{out}}, not i_{C\\_out}.
     nice: dict[str, str] = {}
     for leaf, text in leaves.items():
         stem, index = text[0], size_latex(leaf.size)
@@ -107,7 +107,7 @@ def _maths(graph: State | Operator) -> dict[str, str]:
 
 
 def _lines(graph: State | Operator, maths: dict[str, str]) -> dict[str, dict[str, str | None]]:
-    """Return the lines of each wrapped expression by its node: the LaTeX of each line, or None where it stays text.
+    """Return for each node with a wrapped expression its lines of text, each with its LaTeX, or None for no LaTeX.
 
     The terms have one order in text and LaTeX, but the brackets can have different positions.
     """

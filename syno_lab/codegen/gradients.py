@@ -2,9 +2,9 @@
 
 An operator is linear in each of its tensors, so a gradient is the exact transpose. ``dX`` has the same terms as ``Y``,
 and each term is added to the element of ``X`` that it reads. The *scatter* form adds the terms in the forward order.
-The *gather* form instead loops over the elements of the gradient. Table 1 (Syno, section 5) gives for a top coordinate
-the bottom coordinates that lead to the top coordinate. A primitive needs at most one more loop, over the other digit of
-a MERGE or the window of an UNFOLD, and at most one condition: the bounds of an UNFOLD or the divisor of a STRIDE. So
+The *gather* form instead loops over the elements of the gradient. Table 1 (Syno, section 5) expresses each top
+coordinate of a primitive by its bottom coordinates. A primitive needs at most one more loop, over the other digit of a
+MERGE or the window of an UNFOLD, and at most one condition: the bounds of an UNFOLD or the divisor of a STRIDE. So
 every pGraph of these primitives has a gather form. A pGraph with a primitive that :func:`undo` does not support gets
 the scatter form.
 """
@@ -115,7 +115,7 @@ def undo(operator: Operator, found: dict[Coordinate, Expression], names: Names) 
             case "UNFOLD":
                 assert top is not None
                 window = others[0]
-                if window.node.primitive == "STRIDE":  # a window's values are multiples of the stride: loop over them
+                if window.node.primitive == "STRIDE":  # loop over the multiples of the stride
                     assert window.node.parameter is not None
                     found[window] = size(window.node.parameter) * add_loop(window.node.operands[0])
                 else:

@@ -1,4 +1,4 @@
-"""The kernel of an operator: the coefficients of the input elements in output elements, such as the middle ones.
+"""The kernel of an operator: the coefficients of the input elements in one output element or several elements.
 
 An operator is linear in its input, so an output element is a sum of input elements times coefficients. The coefficients
 of conv2d are its weight; with several weights they are sums of products of weights. :func:`kernel` needs no torch
@@ -35,7 +35,7 @@ def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed
         operator: the operator.
         weights: one array for each weight, shaped as ``operator.weight_sizes(binding)``.
         binding: the sizes of all variables.
-        fixed: for some output axes the index, by the number of the axis.
+        fixed: the indices on the fixed output axes, by the numbers of the axes.
 
     Returns:
         The derivatives ``dY[...] / dX[...]``: first an axis for each output axis that is not fixed, then an axis for
@@ -63,7 +63,7 @@ def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed
     used = {letter for _, letters in factors for letter in letters}
     free = [number for number in range(len(operator.output)) if number not in fixed]
     result = [*free, *range(len(loops), len(lengths))]
-    # If no factor depends on an iterator, the iterator repeats all terms, or all elements along an output axis.
+    # An iterator on which no factor depends repeats all terms, or repeats all elements along an output axis.
     times = prod(length for number, length in enumerate(lengths) if number not in (*used, *result))
     contracted = _contract(factors, [letter for letter in result if letter in used]) * times
     shape = [lengths[letter] if letter in used else 1 for letter in result]
@@ -81,7 +81,7 @@ def _inside(operator: Operator, binding: Binding, grids: dict[Coordinate, Array]
 
 
 def _factor(array: Array, last: int | None = None) -> Factor:
-    """Return an array over iterators without axes of length 1; but a last axis with the letter ``last`` stays."""
+    """Return an array over iterators without axes of length 1; a last axis named ``last`` stays at any length."""
     own = array.ndim - (last is not None)
     letters = [axis for axis in range(own) if array.shape[axis] > 1]
     if last is not None:

@@ -105,7 +105,7 @@ def save_library(
     text = operator.to_json()
     records_path = None if records is None else os.fspath(Path(records).resolve())
     with scratch(".library-", place.absolute().parent) as folder:
-        # Each file is written elsewhere and then moved, so that no reader sees an incomplete file.
+        # Each file is written to another path and then moved, so that no reader sees an incomplete file.
         built = folder / place.name
         job = (text, bound, dtype, target, records_path, str(built))
         record = once(f"library {place.name}", _compiled, *job, deadline_s=deadline_s, has_tvm=False)
@@ -251,7 +251,7 @@ def _error_of(path: str, seed: int) -> float:
 def _compiled(
     text: str, binding: dict[str, int], dtype: str, name: str, records: str | None, path: str
 ) -> LibraryRecord:
-    """Compile the library of :func:`save_library` for the target ``name`` to ``path``."""
+    """Compile the library of :func:`save_library` for the target ``name``, and write the library to ``path``."""
     tvm = import_tvm()
     from syno_lab.codegen.tvm_device import export, find_target, for_target, linker_for, machine, with_host
 

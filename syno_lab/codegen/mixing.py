@@ -47,7 +47,7 @@ from syno_lab.ir.spec import Binding
 
 Taken = Literal["all", "some", "one"]
 _LOCALITY: dict[Taken, Letter] = {"all": "a", "some": "m", "one": "o"}
-#: The most cached columns; operators with small differences share most of their columns.
+#: The largest number of cached columns; operators with small differences share most of their columns.
 REMEMBERED = 1 << 14
 
 
@@ -89,7 +89,7 @@ def column_by_rules(operator: Operator, axis: int) -> Column:
     if bounded:
         own, leaves = _made_of(coordinate), reach(_leaves(coordinate), bounded)
         for bound in bounded:
-            # No rule applies: another coordinate's bound restricts this coordinate, or may hold for no element at all.
+            # No rule applies if another coordinate's bound restricts this one, or if no element may satisfy the bound.
             if bound not in own and not (leaves.isdisjoint(_leaves(bound)) and _can_hold(bound)):
                 return Column(None, (None,) * number)
     return _by_rules(coordinate, number)
@@ -118,8 +118,8 @@ def _made_of(coordinate: Coordinate) -> frozenset[Coordinate]:
 def _can_hold(bound: Coordinate) -> bool:
     """Check whether some element satisfies an UNFOLD's bound and the other bounds; False means unknown.
 
-    Coordinates of the data take their values independently. So the main coordinate can have a value that satisfies the
-    bound for the window's middle, or for one value of a small window.
+    The coordinates of the data take their values independently. So the main coordinate can have a value that satisfies
+    the bound for the window's middle, or for one value of a small window.
     """
     main, window = bound.node.operands
     return taken(main, _leaves(main)) == "all" and (
@@ -143,11 +143,11 @@ def taken(coordinate: Coordinate, running: Set[Coordinate]) -> Taken | None:
     match node.primitive:
         case "SHIFT":
             return positions[0]
-        case "MERGE":  # a digit of ``some`` positions takes an unknown number of values
+        case "MERGE":  # the number of a digit's values is unknown for ``some`` positions
             return positions[0] if positions[0] != "some" else None
         case "SPLIT":
             return positions[0] if positions[0] == positions[1] else "some"
-        case own if own in PRIMITIVES and PRIMITIVES[own].is_one_to_one:  # a user's own primitive, like SHIFT
+        case own if own in PRIMITIVES and PRIMITIVES[own].is_one_to_one:  # own primitives, like SHIFT
             return positions[0]
     return None
 
@@ -161,10 +161,10 @@ def _unfolded(main: Coordinate, window: Coordinate, running: Set[Coordinate]) ->
     if not _is_small(window, beside=main):
         return None
     if of_main in ("all", "one") and _spans(window, running):
-        # The window's first value reaches all positions but the last few, and its last value all but the first few.
+        # The window's first value reaches all positions but the last few. Its last value reaches all but the first few.
         return "all" if of_main == "all" else "some"
     if of_main == "some" and main.node.primitive == "UNFOLD" and taken(main.node.operands[0], running) == "one":
-        return "some"  # two nested small windows read fewer positions than the sum of their sizes
+        return "some"  # two nested small windows read fewer positions than their sizes' sum
     return None
 
 
@@ -276,7 +276,7 @@ def _generic(operator: Operator, axis: int) -> tuple[Column, bool]:
 
 
 def _look(operator: Operator, axis: int, binding: dict[str, int]) -> Column:
-    """Return an input axis's column for one binding, from every term of the loop nest."""
+    """Compute an input axis's column for one binding from all terms of the loop nest."""
     nothing = Column("o", (False,) * len(operator.output))
     # If no element satisfies some bound, no output element reads anything.
     if not all(_seen(operator, bound, None, binding) for bound in bounds(operator)):

@@ -1,6 +1,6 @@
 """Loop nests as values, for Python and C texts, equations and tables of coordinates.
 
-A :class:`Program` is one nest, or one for each stage of the lowering plan (Syno, section 8). Every index is an
+A :class:`Program` is one nest, or a nest for each stage of the lowering plan (Syno, section 8). Every index is an
 :class:`Expression` that the primitives themselves write, so that all texts of an operator agree.
 """
 
@@ -211,9 +211,9 @@ def all_sizes(operator: Operator) -> Iterator[Size]:
 def generic_binding(operator: Operator, scale: int = 1) -> dict[str, int]:
     """Return typical sizes: a size with a primary variable is larger than every size without a primary variable.
 
-    Coefficients keep their defaults. Coefficients without a default are the smallest numbers from 2 up for which every
-    size is an integer, and where possible more than 1. Primary variables are all different, and multiples of their
-    divisors. ``scale`` makes the primaries larger. Raises SpecError when no small coefficients make all sizes integers.
+    Coefficients keep their defaults. Coefficients without a default are the smallest numbers from 2 up that make every
+    size an integer, if possible above 1. Primary variables are all different, and multiples of their divisors.
+    ``scale`` makes the primaries larger. Raises SpecError when no small coefficients make all sizes integers.
     """
     symbols, defaults = operator.spec.symbols, operator.spec.defaults
     every = set(all_sizes(operator))
@@ -239,8 +239,8 @@ def generic_binding(operator: Operator, scale: int = 1) -> dict[str, int]:
 def layer_binding(operator: Operator) -> dict[str, int]:
     """Return the sizes of a real layer, :data:`syno_lab.common.layers.LAYER`; other variables get typical sizes.
 
-    A length that the operator divides is the next multiple of its divisors. A coefficient with another default than the
-    known operators' keeps it. Raises SpecError as :func:`generic_binding`.
+    A length that the operator divides is the next multiple of its divisors. A coefficient keeps its default if that
+    differs from the known operators' default. Raises SpecError as :func:`generic_binding`.
     """
     spec, typical = operator.spec, generic_binding(operator)
     batch = {name for axis, _ in spec.fixed_io_pairs for name in spec.input_shape[axis].variables}

@@ -34,8 +34,8 @@ from syno_lab.ir.state import Step
 Array = np.ndarray[Any, Any]
 _CLIPPING = frozenset(name for name, primitive in PRIMITIVES.items() if primitive.clips)
 _CHUNK = 1 << 20  # The number of terms that are evaluated together.
-MAX_POINTS = 1 << 30  # The most terms of a part; a run takes some minutes.
-MAX_ELEMENTS = 1 << 27  # The most input elements, each with a count of eight bytes.
+MAX_POINTS = 1 << 30  # The largest number of terms of a part; a run takes some minutes.
+MAX_ELEMENTS = 1 << 27  # The largest number of input elements; each has a count of eight bytes.
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ def _results(step: Step) -> tuple[Coordinate, ...]:
 
 
 def part_of(operator: Operator, coordinate: Coordinate) -> Part:
-    """Return the part of one input coordinate or bound: the bounds that restrict it, and all iterators of these bounds.
+    """Return the part of an input coordinate or bound: the bounds that restrict it, and all iterators of these bounds.
 
-    Other input axes that share the iterators do not restrict the coordinate, so the part leaves them out.
+    Other input axes that share the iterators do not restrict the coordinate, so the part does not contain them.
     """
     closed = _close(operator, leaves_of(coordinate), bounds(operator))
     axes = tuple(axis for axis in closed.axes if operator.inputs[axis] == coordinate)
@@ -101,7 +101,7 @@ def _close(operator: Operator, leaves: Set[Coordinate], among: tuple[Coordinate,
 
 
 def reach(leaves: Set[Coordinate], among: Iterable[Coordinate]) -> Set[Coordinate]:
-    """Extend ``leaves`` until it has all iterators or no iterator of each coordinate in ``among``; return the set."""
+    """Return ``leaves`` with all iterators of every coordinate in ``among`` that shares an iterator with the result."""
     size = 0
     while size != len(leaves):
         size = len(leaves)

@@ -61,7 +61,7 @@ def reference(
 
 
 def infer_binding(operator: Operator, shape: tuple[int, ...], *weight_shapes: tuple[int, ...]) -> dict[str, int]:
-    """Infer the binding from the arguments' shapes: an axis whose size is a single variable determines this variable.
+    """Infer the binding from the arguments' shapes: an axis with a single variable as its size determines the variable.
 
     The input's axes have priority over the weights' axes. Other variables get the values of the spec's first binding.
     """
@@ -77,7 +77,7 @@ def infer_binding(operator: Operator, shape: tuple[int, ...], *weight_shapes: tu
 
 
 def _indices(operator: Operator, binding: Binding, point: tuple[int, ...]) -> tuple[Index, Array]:
-    """Return all coordinates over the output axes at one point of the reductions, and where the term is not zero."""
+    """Return all coordinates over the output axes at one point of the reductions, and a mask of terms in bounds."""
     shape = tuple(c.size.at(binding) for c in operator.output)
     values: Index = dict(zip(operator.output, np.ogrid[tuple(slice(n) for n in shape)], strict=True))
     values.update(zip(operator.reductions, point, strict=True))

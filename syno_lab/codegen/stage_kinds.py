@@ -81,7 +81,7 @@ class Axis:
 
 
 class Fused(NamedTuple):
-    """Several terms whose sum is ``step * position`` with ``position < size``; the slowest term is first."""
+    """Terms with the sum ``step * position``, where ``position < size``; the largest coefficient is first."""
 
     step: int
     size: int
@@ -112,7 +112,7 @@ def fuse(terms: Iterable[Term]) -> Fused | None:
 
 @dataclass(frozen=True)
 class Sliding:
-    """An axis over which a window slides: ``stride * main + dilation * window - left``, zero outside.
+    """An axis over which a window slides: index ``stride * main + dilation * window - left``, zero out of bounds.
 
     ``main`` is an index of the result. ``window`` is summed, or *opened*: it stays as an axis of the result.
     """
@@ -143,7 +143,7 @@ class Contraction:
         free: coordinates of weight and result that the data does not have.
         sliding: axes over which a window of the weight slides and is summed.
         opened: axes over which a window of the weight slides and stays; the window's coordinates are among ``free``.
-        obstacles: axes without a role; if such an axis is split into an axis for each coordinate, these have roles.
+        obstacles: axes without a role, to be split into axes of one coordinate, which have roles.
     """
 
     batch: tuple[Axis, ...]

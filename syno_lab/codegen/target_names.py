@@ -14,7 +14,7 @@ from syno_lab.processes.process import cores
 #: The type of a value in TVM's description of a target or of a target's host.
 Attribute = str | int | list[str]
 Described = dict[str, Attribute | dict[str, Attribute]]
-#: Above this similarity, an unknown name is taken for a misspelling of a target's name.
+#: An unknown name with more than this similarity to a target's name counts as misspelt.
 _ALIKE = 0.75
 #: The lab's name for the processor of this machine; ``local:2`` runs operators in two threads.
 LOCAL = "local"

@@ -1,4 +1,4 @@
-"""Few channels and windows as matrices: block-diagonal weights, bands of ones, Toeplitz matrices of a weight.
+"""Matrices for few channels and for windows: block-diagonal weights, bands of ones, Toeplitz matrices of a weight.
 
 A CPU's convolution processes eight channels at once. With fewer channels a convolution takes the same time, and its
 gradient up to a hundred times a matrix product's time. A window along a short axis can be a matrix product, by a band
@@ -14,7 +14,7 @@ from syno_lab.codegen.torch_tensor import Factor, Lines
 
 LANES = 8  # The number of channels that a CPU's convolution processes at once.
 MOST_MERGED = 8  # The most merged groups; for more, the extra multiplications cost more than full lanes save.
-FEW_CHANNELS = 16  # If no merge fills the lanes, at most so many channels become one group.
+FEW_CHANNELS = 16  # If no merge fills the lanes, at most this many channels become one group.
 BAND_GAIN = 16  # The positions along an axis that a matrix product sums in the time of adding one slice.
 MOST_TOEPLITZ = 1 << 16  # The most elements of a weight's Toeplitz matrix.
 
@@ -53,7 +53,7 @@ def toeplitz(lines: Lines, data: Factor, weight: Factor, s: Sliding) -> None:
     """Replace a window that slides over an axis by a contraction of the whole axis with a Toeplitz matrix.
 
     ``T[i, j] = W[j - stride * i + left]``, zero outside of the window. The weight's window becomes two axes: the
-    window's positions and the data's axis. The latter has the window's first coordinate, and is summed.
+    window's positions and the data's axis. The data's axis has the window's first coordinate, and is summed.
     """
     window = [weight.axes[weight.axis_of(t.coordinate)] for t in s.window.terms]
     other_axes = [axis for axis in weight.axes if axis not in window]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BATCH = 64  # The examples in a timed batch, as many as in a training by default.
 MOST_ELEMENTS = 1 << 20  # The most elements of the timed input; with larger examples the batch is smaller.
 TURNS = 5  # Timed runs of each candidate, after one untimed run.
-MOST_FLOPS = 2.0  # A plan is not tried if it has more than so many times the best plan's FLOPs.
+MOST_FLOPS = 2.0  # A plan with more than this many times the best plan's FLOPs is not tried.
 NEAR = 0.95  # A form replaces the default form if it takes less than this share of the default's time.
 KEPT = 1024  # The most cached choices.
 
@@ -73,7 +73,7 @@ def fastest(operator: Operator, binding: dict[str, int], make: Callable[[Form], 
     """
     import torch
 
-    steps = operator.steps  # equal operators with other steps may number their weights differently
+    steps = operator.steps  # equal operators may number weights by other steps
     key = operator, steps, tuple(sorted(binding.items())), torch.get_num_threads()
     if key not in _chosen:
         while len(_chosen) >= KEPT:
@@ -103,7 +103,7 @@ def _measured(operator: Operator, binding: dict[str, int], make: Callable[[Form]
 
 
 def least(times: dict[Form, list[float]]) -> Form:
-    """Return the form with the least median time if that is less than ``NEAR`` of the default's; else the default."""
+    """Return the form with the least median time, or the default form unless that time is ``NEAR`` times lower."""
     medians = {form: statistics.median(seconds) for form, seconds in times.items()}
     default, best = next(iter(times)), min(medians, key=medians.__getitem__)
     return best if medians[best] < NEAR * medians[default] else default

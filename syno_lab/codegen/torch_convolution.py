@@ -32,7 +32,7 @@ def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
     contracted = [data.axes[data.axis_of(c)] for c in roles.contracted]
     lead, spatial = _layout(data, [*group, *contracted], sliding)
     alike = [] if group or contracted or roles.free else [axis for axis in lead if not lines.is_batch(axis)]
-    # If all channels share a filter, a depthwise convolution with copies of it is faster than one of a single channel.
+    # If all channels share a filter, a depthwise convolution with copies of the filter is faster than a single channel.
     lead = [axis for axis in lead if axis not in alike]
     groups = [lead, [*alike, *group, *contracted], *spatial]
     expression = lines.regroup(data, groups)
@@ -105,7 +105,7 @@ def _of(factor: Factor, coordinate: Coordinate) -> Axis:
 
 
 def _flat(group: list[Axis]) -> Axis:
-    """Return the axis that several axes become when flattened; the axis is not looked up by a coordinate later."""
+    """Return the axis that results from flattening several axes; no later code finds this axis by a coordinate."""
     return Axis(tuple(t for axis in group for t in axis.terms), 0, prod(axis.length for axis in group))
 
 
@@ -198,10 +198,10 @@ def _product(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
 
 
 def open_window(lines: Lines, data: Factor, s: Sliding) -> None:
-    """Write an axis as a slice for each position of its window; a product has made the window a separate axis."""
+    """Write a slice of an axis for each position of its window, which a product has made a separate axis."""
     window = s.window.terms[0]
     place, at = data.axes.index(s.axis), data.axes.index(Axis.plain(window.coordinate, window.size))
-    rest = place - (at < place)  # the index of the axis once the window's axis is removed
+    rest = place - (at < place)  # the axis's index without the window's axis
     rank = len(data.axes) - 1
     size = s.stride * (s.main.size - 1) + 1
     over = s.axis.left + s.axis.length - size

@@ -28,7 +28,7 @@ from syno_lab.ir.plan import Plan, Stage, plan
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 
-RECOMPUTE_FACTOR = 8  # An intermediate is recomputed if it is so many times larger than input plus output.
+RECOMPUTE_FACTOR = 8  # An intermediate is recomputed if it is this many times larger than input plus output.
 MAX_TRIED = 5  # For more tensors in a product, not every order of multiplication is tried.
 
 #: For ``to(memory_format=torch.channels_last)``, which changes tensors of four axes and fails for tensors of five axes.
@@ -139,7 +139,7 @@ class Writer(Lines):
             yield '            raise TypeError(f"expected an input of {wanted}, found {x.dtype}")'
 
     def _segments(self, stages: Sequence[Written]) -> list[tuple[bool, list[Written]]]:
-        """Group the stages into segments; a stage whose input is recomputed joins the segment before it."""
+        """Group the stages into segments; a stage joins the segment before it if its input is recomputed."""
         ends = prod(self.size(c) for c in self.operator.inputs) + prod(self.size(c) for c in self.operator.output)
         segments: list[tuple[bool, list[Written]]] = []
         follows = False
@@ -206,7 +206,7 @@ class Writer(Lines):
                 weight = next(contractions)
                 axes = [self.plain(c) for c in self.operator.weights[weight].coordinates]
                 factors.append(Factor(f"self.weight_{weight + 1}", axes, weight=weight))
-            elif step.primitive != "EXPAND":  # the data are constant along the coordinate, so it has no axis
+            elif step.primitive != "EXPAND":  # the data need no axis of this coordinate: they are constant along it
                 later = {c for s in stage.undo[number + 1 :] if s.primitive == "SHARE" for c in s.operands + s.given}
                 self._undo(factors, step, unsummed, unsummed - later)
         self._contract(factors, unsummed, unsummed)
@@ -224,7 +224,7 @@ class Writer(Lines):
             having = [factors[0]]
         scattered = len(results) > 1 and not all(f.has(r) for f in having for r in results) and len(having) > 1
         if scattered or (len(factors) > 1 and self._hinders(factors[0], step, results)):
-            # Digits are axes of different tensors, or the view's axis is part of a window: multiply first.
+            # Multiply first: the digits are axes of different tensors, or the view's axis is part of a window.
             self._contract(factors, left, summable)
             having = factors
         # A user's own primitive may have the name of another method of this class.
@@ -384,7 +384,7 @@ class Writer(Lines):
         while True:
             roles = recognise(data.axes, [c for axis in weight.axes for c in axis.coordinates], summed)
             obstacles = list(roles.obstacles) + [s.axis for s in roles.sliding[MAX_SLIDING:]]
-            if roles.sliding:  # sliding and opened windows are not mixed
+            if roles.sliding:  # a convolution slides all windows or none
                 obstacles += [s.axis for s in roles.opened]
             if self.form.matrices and not obstacles and (window := few_channels(roles, data, weight)):
                 toeplitz(self, data, weight, window)

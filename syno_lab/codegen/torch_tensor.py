@@ -144,13 +144,13 @@ class Lines:
         return f"{stem}{self.intermediates}"
 
     def grew(self, elements: int) -> None:
-        """Record that the module stores a new tensor of so many elements."""
+        """Record that the module stores a new tensor of this number of elements."""
         self.largest = max(self.largest, elements)
 
     # -- shapes ------------------------------------------------------------------------------------------------------
 
     def is_batch(self, axis: Axis) -> bool:
-        """Check whether the axis's length is only known when the module runs."""
+        """Check whether the axis's length is unknown until the module runs."""
         return any(c in self.operator.state.fixed for c in axis.coordinates)
 
     def lengths(self, groups: Iterable[Sequence[Axis]]) -> str:
@@ -207,7 +207,7 @@ class Lines:
         if len(sizes) > 1:
             self.assign(factor, f"{factor.name}.unflatten({place}, {tuple(sizes)})")
 
-    # -- pending views made real ---------------------------------------------------------------------------------------
+    # -- write pending views -------------------------------------------------------------------------------------------
 
     def pad(self, factor: Factor, pads: dict[int, tuple[int, int]]) -> None:
         """Write ``F.pad`` with zeros for each axis; a negative number removes elements."""
@@ -259,7 +259,7 @@ class Lines:
         factor.axes += appended
         if expression != factor.name:
             self.assign(factor, expression)
-        self.grew(factor.elements)  # a product will copy the view's windows
+        self.grew(factor.elements)  # a later product copies the view's windows
 
     def expand(self, factor: Factor, coordinates: Sequence[Coordinate]) -> None:
         """Add axes at the end along which the tensor is constant."""
@@ -306,10 +306,10 @@ class Lines:
         for part in factor.merged.pop(coordinate, ()):
             self._forget(factor, part)
 
-    # -- copies that are not written yet -------------------------------------------------------------------------------
+    # -- pending copies ------------------------------------------------------------------------------------------------
 
     def copies_of(self, factor: Factor, coordinate: Coordinate) -> Copies | None:
-        """Return the pending copies of which ``coordinate`` is the first digit; None without such copies."""
+        """Return the pending copies whose first digit is ``coordinate``; None if there are no such copies."""
         for pending in factor.copied:
             if pending.digits[0] == coordinate:
                 return pending
@@ -336,7 +336,7 @@ class Lines:
         first, others = found.digits[0], found.digits[1:]
         sizes = [found.copies // prod(self.size(c) for c in others), *(self.size(c) for c in others)]
         gone = tuple(i for i, c in enumerate(found.digits) if c in summed)
-        # For each value of the remaining digits: how many of the summed copies are of the next element.
+        # For each value of the remaining digits: how many of the summed copies belong to the next element.
         following = (np.arange(found.copies) >= found.copies - found.steps).reshape(sizes).sum(gone, dtype=int).ravel()
         first_copies = first not in summed and sizes[0] > 1
         lengths_left = [sizes[0]] * first_copies + [self.size(c) for c in others if c not in summed]
@@ -383,7 +383,7 @@ class Lines:
         self.expand(factor, [c for c in out if not factor.has(c)])
         groups = [self.unroll(factor, c) for c in out]
         windows = {i: axis for i, axis in enumerate(factor.axes) if not axis.is_plain and not axis.is_split}
-        self.pad(factor, {i: (axis.left, axis.right) for i, axis in windows.items()})  # before windows enlarge it
+        self.pad(factor, {i: (axis.left, axis.right) for i, axis in windows.items()})  # pad before windows enlarge it
         for part in [c for group in groups for c in group]:
             self.take_apart(factor, factor.axis_of(part))
         axes = [[factor.axes[factor.axis_of(c)] for c in group] for group in groups]

@@ -16,7 +16,7 @@ from syno_lab.ir.spec import Binding
 
 
 def weight_stds(operator: Operator, binding: Binding) -> tuple[float, ...]:
-    """Return the standard deviations of the weights with which the output has the input's variance.
+    """Return the standard deviations of the weights that give the output the input's variance.
 
     Assume independent input elements of variance 1. Then the variance of an output element is the number of its
     non-zero terms times the product of the weights' variances. Each weight compensates for the sums of its stage, so
@@ -43,7 +43,7 @@ def weight_stds(operator: Operator, binding: Binding) -> tuple[float, ...]:
 
 
 def _share_inside(operator: Operator, binding: Binding) -> float:
-    """Return the share of terms that no UNFOLD sets to zero; groups of iterators with over 2^20 points count as 1."""
+    """Return the share of terms that no UNFOLD sets to zero; a group of iterators with over 2^20 points has share 1."""
     bounded = bounds(operator)
     groups: dict[Set[Coordinate], list[Coordinate]] = {}  # the results of UNFOLDs by the iterators that they share
     for result in bounded:

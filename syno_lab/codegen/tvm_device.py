@@ -79,12 +79,12 @@ def generators() -> tuple[str, ...]:
 
 
 def this_processor(threads: int | None = None) -> dict[str, Attribute]:
-    """Return LLVM's name for this processor, and the features in which this machine differs from that processor.
+    """Return LLVM's name of this processor, and the features in which this machine differs from LLVM's description.
 
     ``num-cores`` is the number of threads that run operators; by default all processors that this process may use.
 
     Without ``mcpu`` TVM compiles for the oldest processor of the family, and the code is two to three times slower.
-    With the name alone, the code could use instructions that a virtual machine hides, and that are illegal here.
+    With the name alone, the code could use instructions that a virtual machine hides; they are illegal on this machine.
     """
     from tvm.target import codegen
 
@@ -119,7 +119,7 @@ def export(library: Any, path: str, linker: str | None = None) -> str:
 
 
 def linker_for(where: str) -> str | None:
-    """Return the C++ compiler on the PATH that links for the architecture ``where``; None without one."""
+    """Return the C++ compiler on the PATH that links for the architecture ``where``; None if there is no compiler."""
     return shutil.which(f"{where}-linux-gnu-g++")
 
 

@@ -46,7 +46,7 @@ def register() -> Any:
 
 
 class _Call(nn.Module):
-    """A substitute for one Syno module while the network is exported."""
+    """A module that replaces one Syno module during the network's export."""
 
     def __init__(self, module: Any) -> None:
         super().__init__()

@@ -53,8 +53,8 @@ def network_tasks(
 def write_check(net: nn.Module, example_shape: Sequence[int], path: Path, *, tokens: bool = False) -> str:
     """Write a random input ``x`` and torch's output for it, ``expected``, to an ``.npz`` file; return its path.
 
-    The input has the weights' dtype. With ``tokens`` the input consists of 0 and 1, tokens of every vocabulary.
-    Raises SpecError when the network does not take that shape.
+    The input has the weights' dtype. With ``tokens`` the input consists of the tokens 0 and 1, which every vocabulary
+    has. Raises SpecError when the network does not take that shape.
     """
     import numpy as np
     import torch

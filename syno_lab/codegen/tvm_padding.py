@@ -1,9 +1,9 @@
 """Choose the UNFOLDs of a stage for which TVM code makes a zero-padded copy, and the axes of the copy.
 
-A window that only slides over the stage's input reads a padded copy, as TVM's own convolutions do. Only the
-copy checks indices against bounds, so the loops that multiply have no branches and vectorize. The copy also computes
-the views above the UNFOLD, because views are only defined in bounds. Where a weight shares the UNFOLD's result, or an
-EXPAND drops the result, the padded tensor would be no copy of the input. The stage then checks the bounds itself.
+A window that only slides over the stage's input reads a padded copy, as TVM's own convolutions do. Only the copy checks
+indices against bounds, so the loops that multiply have no branches and vectorize. The copy also computes the views
+above the UNFOLD, because views are only defined in bounds. If a weight shares the UNFOLD's result, or an EXPAND drops
+the result, the padded tensor would be no copy of the input. The stage then checks the bounds itself.
 
 This module needs no TVM.
 """

@@ -109,7 +109,7 @@ class StageWriter:
         return not is_tiled or prod(shape) < prod(self.size(c) for c in self.stage.summed)
 
     def _read_along(self, coordinates: Iterable[Coordinate]) -> set[Coordinate]:
-        """Return those iterated coordinates of the stage on which ``coordinates`` depend."""
+        """Return the coordinates over which the stage iterates and on which ``coordinates`` depend."""
         iterated = {*self.stage.out, *self.stage.summed}
         moving, stack = set(), list(coordinates)
         while stack:
@@ -186,7 +186,7 @@ class StageWriter:
         return te.compute(self._numbers(extents.values()), element, name=f"{tensor.op.name}_padded"), copy.axes
 
     def _guard(self, body: ExprWithOp, ranges: dict[Coordinate, Range], environment: Environment) -> ExprWithOp:
-        """Return ``body`` where all coordinates in ``ranges`` are in bounds, else zero; it is only read in bounds."""
+        """Return ``body`` where all coordinates in ``ranges`` are in bounds, else zero without a read of ``body``."""
         conditions = []
         for coordinate, (low, high) in ranges.items():
             if low < 0:
@@ -204,11 +204,11 @@ def _first(coordinate: Coordinate, ranges: dict[Coordinate, Range]) -> int:
 
 
 def _opaque(expression: ExprWithOp, plain: ExprWithOp, domains: Analyzer) -> ExprWithOp:
-    """Return ``expression``; a remainder, as of SHIFT, gets a form that TVM does not simplify wrongly.
+    """Return ``expression`` with each remainder, such as SHIFT's, in a form that TVM does not simplify wrongly.
 
     TVM 0.27 (FlattenBuffer, by iter_map_simplify) simplifies ((i + 1) % n + 1) % n to (i + 1) % n. The result is wrong
-    for an iterator that is shifted twice. TVM does not simplify the truncating remainder, which has the same value
-    unless the dividend is negative. ``plain``, over operands in their ``domains``, proves the dividend's sign.
+    for an iterator that is shifted twice. TVM does not simplify the truncating remainder, whose value is equal unless
+    the dividend is negative. ``plain``, over operands in their ``domains``, proves the dividend's sign.
     """
     if not isinstance(expression, tvm.tirx.FloorMod) or not isinstance(plain, tvm.tirx.FloorMod):
         return expression
@@ -218,5 +218,5 @@ def _opaque(expression: ExprWithOp, plain: ExprWithOp, domains: Analyzer) -> Exp
 
 
 def _simple(expression: ExprWithOp, analyzer: Analyzer) -> ExprWithOp:
-    # The index of an axis of size 1 stays a variable, because schedules match axes, and the constant 0 is no axis.
+    # The index of an axis of size 1 stays a variable: schedules look for axes, and the constant 0 is no axis.
     return expression if isinstance(expression, tvm.tirx.Var) else analyzer.simplify(expression)

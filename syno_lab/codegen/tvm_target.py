@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("float16", "float32", "float64")
 
-#: Computing intermediates out of bounds may add at most this share of the operator's FLOPs.
+#: The largest share of the operator's FLOPs that intermediates out of bounds may add.
 MOST_EXTRA_FLOPS = 0.5
 
 
@@ -106,7 +106,7 @@ def _laid_out(operator: Operator, stages: tuple[Stage, ...]) -> tuple[Stage, ...
             place = 0 if c in operator.state.fixed else 1 if axes else 2 if late else 0.5
             return place, max(axes, default=-1)
 
-        out = tuple(sorted(laid_out[number].out, key=rank))  # stable: equal ranks keep the order of creation
+        out = tuple(sorted(laid_out[number].out, key=rank))  # a stable sort: equal ranks keep the order of creation
         laid_out[number] = replace(laid_out[number], out=out)
         laid_out[number + 1] = replace(laid_out[number + 1], inputs=out)
     return tuple(laid_out)
@@ -122,8 +122,8 @@ def _writers(
 ) -> list[StageWriter]:
     """Return a writer for each stage; a later stage determines how far out of bounds the earlier stages compute.
 
-    Only the input is copied to be padded. An intermediate is computed out of bounds instead, where it is zero because
-    the padded input is zero. MetaSchedule would treat a padded copy of a summed intermediate as a mere write-back.
+    Only the input has a padded copy. An intermediate is computed out of bounds too, and is zero there because the
+    padded input is zero. MetaSchedule would treat a padded copy of a summed intermediate as a mere write-back.
     MetaSchedule would move the copy into the loops of the summing stage, where nothing writes the copy's border.
     """
     chosen = plan(operator, binding, order)
@@ -138,8 +138,8 @@ def _writers(
             extra = further * sum(stage.flops for stage in stages[:place])
             # MetaSchedule would also treat a mere view with a bounds check as a write-back.
             is_worth_it = extra <= MOST_EXTRA_FLOPS * chosen.flops or not stages[place].flops
-            # Whether this stage's incoming tensor can be computed out of bounds along ``c``, as zero. The ranges of
-            # later stages were checked before.
+            # Whether this stage's incoming tensor can be computed out of bounds along ``c``, where it is zero. The
+            # ranges of later stages were checked before.
             through = all(c in stage.inputs for stage in stages[1 : place + 1])
             can_come = through and all(can_be_padded(operator, stage, c) for stage in stages[: place + 1])
             if c in beyond or (is_worth_it and can_come):

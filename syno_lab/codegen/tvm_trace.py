@@ -1,8 +1,8 @@
 """Check recorded schedules before TVM applies them: a schedule is data and must not contain code.
 
-A trace is a list of instructions on our program, mostly names and numbers. Two kinds of instructions could
-add code that would be compiled. An annotation can import source text, and the expression of a layout can call a
-function. No rule of TVM or of the lab writes instructions of these kinds. This module needs no TVM.
+A trace is a list of instructions on our program, mostly names and numbers. Two kinds of instructions could add code: an
+annotation can import source text, and the expression of a layout can call a function. TVM would compile the code. No
+rule of TVM or of the lab writes instructions of these kinds. This module needs no TVM.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _texts(value: Any) -> Iterator[str]:
                 # For a duplicate key both values are read, because TVM may use either value.
                 inner = json.loads(value, object_pairs_hook=lambda pairs: [item for pair in pairs for item in pair])
             except ValueError:
-                return  # TVM cannot parse such a text as JSON either
+                return  # TVM cannot parse this text as JSON either
             yield from _texts(inner)
     elif isinstance(value, list | tuple):
         for item in value:

@@ -1,4 +1,4 @@
-"""The options, the lab and the submission of jobs for all commands that submit or list jobs.
+"""Options, the lab and the submission of jobs, for all commands that submit or list jobs.
 
 Notebooks submit with ``--detach`` too: ``%%syno search`` runs the command with this option inside :func:`working_in`.
 So the job is submitted to the lab that the notebook has open.
@@ -27,7 +27,7 @@ FolderOption = Annotated[
     typer.Option(
         "--folder",
         metavar="PATH",
-        callback=lambda folder: folder and place.lab_folder(folder),  # before the user's code changes the folder
+        callback=lambda folder: folder and place.lab_folder(folder),  # now, as the user's code may change the folder
         help=f"The lab's folder. [default: ${place.FOLDER_VARIABLE}, else .syno-lab]",
     ),
 ]

@@ -36,7 +36,7 @@ def command(
 
 
 def say_findings(findings: Sequence[Finding], facts: Mapping[str, str], mark: str) -> bool:
-    """Print findings, with ``mark`` before missing optional things; return whether all necessary things were found.
+    """Print findings, with ``mark`` before optional things that are missing; return whether no needed thing is missing.
 
     The JSON includes ``facts``.
     """

@@ -226,7 +226,7 @@ def log(
         while follow and not (record := handle.record()).is_ended and record.reason != unsigned(job):
             time.sleep(_PERIOD_S)
             before, text = text, handle.log(attempt)
-            _say_text(text[len(before) :] if text.startswith(before) else text)  # else the log is of a new attempt
+            _say_text(text[len(before) :] if text.startswith(before) else text)  # else a new attempt's log
     write_json({"job": job, "log": text})
 
 

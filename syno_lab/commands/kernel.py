@@ -83,7 +83,7 @@ def _variable(text: str) -> str:
     return text
 
 
-@private.usual()  # the kernel may be for all users of this Python
+@private.usual()  # usual permissions: all users of this Python may use the kernel
 def ask(*arguments: str) -> Any:
     """Run ``python -m syno_widgets.kernelspec`` with these arguments, and return its output.
 

@@ -122,7 +122,7 @@ def _print_results(
 ) -> dict[str, JSON]:
     """Print the results, the device ``where`` and how the networks were measured; return data for JSON.
 
-    ``others``: the name for the layers that the operator replaces.
+    ``others`` is the name in the results of the layers that the operator replaces.
     """
     from syno_lab.tuning.versus import geometric_mean
 

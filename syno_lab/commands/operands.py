@@ -108,14 +108,14 @@ def operator_lines(path: Path | None) -> Iterator[Callable[[Operator], None]]:
         try:
             if not files:
                 with private.usual():
-                    files.append(stack.enter_context(path.open("wb", buffering=0)))  # no buffer: a kill loses no line
+                    files.append(stack.enter_context(path.open("wb", buffering=0)))  # a killed process loses no line
             length = len(remaining)
             try:
                 while remaining:
                     remaining = remaining[files[0].write(remaining) :]
             except OSError:
                 with suppress(OSError):  # A device or a pipe cannot be truncated.
-                    files[0].truncate(files[0].tell() - length + len(remaining))  # Removes an incomplete line.
+                    files[0].truncate(files[0].tell() - length + len(remaining))  # Remove an incomplete line.
                 raise
         except OSError as error:
             raise SynoError(f"--out: {path} cannot be written to ({error.strerror}); make room") from None

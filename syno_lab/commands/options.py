@@ -168,7 +168,7 @@ def backbone_options(texts: Iterable[str]) -> dict[str, JSON]:
 
 
 def whole_path(data: str) -> str:
-    """Return the absolute path of data, for all processes and working folders; ``digits`` stays unchanged."""
+    """Return the absolute path of data, for all processes and working folders; the name ``digits`` stays unchanged."""
     from syno_lab.data.datasets import DIGITS
 
     return data if data == DIGITS else str(Path(data).expanduser().absolute())

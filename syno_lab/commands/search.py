@@ -231,7 +231,7 @@ def _stopping(rule: Rule, epochs: int) -> dict[str, str | int]:
 
     With few epochs, the first of several epochs is not judged, because the learning rate has just reached its maximum,
     and accuracies are not meaningful. ResNet-20 on three seeds had 0.190, 0.132 and 0.142 after one of two epochs, then
-    0.255, 0.317 and 0.362. Canvas's rule would have ended the two best trainings, which began as the worst.
+    0.255, 0.317 and 0.362. Canvas's rule would have ended the two best trainings: they were worst at first.
     """
     has_warmup = rule in ("canvas", "median", "percentile")
     return {"rule": rule, **({"warmup": 1} if has_warmup and epochs < FEW_EPOCHS else {})}

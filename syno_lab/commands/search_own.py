@@ -26,8 +26,8 @@ _ROLES = {"model": "--model", "data": "--dataset"}
 def with_own(request: TrialRequest, network: Network, *, tries: bool = True) -> TrialRequest:
     """Add the network and the data of the user's own to the request, and the layers to replace.
 
-    ``tries``: whether operators are tried in the layers, and a line reports which layers stay unchanged and why. The
-    files run in this process, because the user has named them. Raises SynoError in one line for errors in the files.
+    ``tries``: whether to try operators in the layers, and to print which layers stay unchanged and why. The files run
+    in this process, because the user has named them. Raises SynoError in one line for errors in the files.
     """
     if network.model is None and network.dataset is None:
         if network.layers:

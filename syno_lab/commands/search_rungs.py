@@ -24,7 +24,7 @@ class PlanTeller:
         self._has_plan = self._is_told = False
 
     def look(self) -> None:
-        """Print the plan if it is for these minutes (a continued search may have another), and the evidence later."""
+        """Print the plan if it is for this search's minutes, not for an earlier search's; print the evidence later."""
         if self._is_told:
             return
         from syno_lab.reports.progress import plan_table, read_progress
@@ -44,7 +44,7 @@ class PlanTeller:
 
 
 def say_rungs(plain: Mapping[str, JSON], *, is_whole: bool = False) -> None:
-    """Print the funnel, the shares of the time, and the front; ``is_whole``: with all trials of the last rung."""
+    """Print the funnel, the shares of the time, and the front; ``is_whole`` prints all trials of the last rung."""
     from syno_lab.reports.progress import finals_table, funnel_table, progress_of
     from syno_lab.reports.searched import searched
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _JOIN_S = 20.0
 _END_S = 10.0
-#: Seconds within which a scheduler must answer. The least seconds that a worker must run to be restarted after its end.
+#: Seconds within which a scheduler must answer. A worker that ends after fewer seconds than this is not started again.
 _LOOK_S, _SHORT_S = 5.0, 30.0
 
 

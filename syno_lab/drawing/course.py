@@ -28,8 +28,8 @@ def course_svg(
         distances: the distance at each drawn place of the session; None where no steps lead to the input.
         here: the index of the current place among the drawn places.
         first: the number of places before the drawn places.
-        wished: the property distance at the drawn places; None: no wishes. Its curve has squares and long dashes, and
-            a number where it differs from the shape distance.
+        wished: the property distance at the drawn places; None: no wishes. The curve has squares and long dashes, and a
+            number wherever the two distances differ.
         name: the name of the distance.
     """
     most = max([1, *(far for far in (*distances, *(wished or ())) if far is not None)])

@@ -93,7 +93,7 @@ class GraphFigure(Figure):
         lines: Mapping[str, Mapping[str, str | None]] | None = None,
     ) -> None:
         self.description = description
-        for wide, tight in _TIGHTER:  # matches no title, because quotation marks in titles are escaped
+        for wide, tight in _TIGHTER:  # no title changes: its quotation marks are escaped
             source = source.replace(wide, tight)
         self._source = source
         self._maths = dict(maths or {})

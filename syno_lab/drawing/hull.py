@@ -25,7 +25,7 @@ _ROOT = re.compile(r'<g id="graph0"[^>]*>\s*(?:<title>.*?</title>\s*)?', re.DOTA
 def bands(names: Iterable[str]) -> dict[str, list[str]]:
     """Return for each weight the names of the lines from the weight to the SHAREs of its CONTRACTION.
 
-    A line to a SHARE of an earlier step, where the same coordinate was shared before, is left out.
+    The result has no line to a SHARE of an earlier step that shared the same coordinate.
     """
     lines: dict[str, dict[int, list[str]]] = {}
     for name in names:
@@ -35,7 +35,7 @@ def bands(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def with_hulls(svg: str) -> str:
-    """Add a hull for each CONTRACTION to the picture of a pGraph, behind all else; other pictures do not change."""
+    """Add a hull for each CONTRACTION to a pGraph's picture, behind nodes and lines; other pictures do not change."""
     groups = {unescape(match[1]): match[3] for match in _GROUP.finditer(svg)}
     weights = bands(groups)
     root = _ROOT.search(svg)

@@ -57,7 +57,7 @@ DARK_LOOKS = {
     "output": ("#303038", "#b8b8c2"),
     "weight": ("#463806", "#e8c04a"),
 }
-OTHER_PRIMITIVE = Look("box", "#e4e4ea", "#55555f")  # the look of a new primitive without an entry here
+OTHER_PRIMITIVE = Look("box", "#e4e4ea", "#55555f")  # the look of a new primitive that has no entry in the table
 COORDINATE = Look("box", "#ffffff", LINE)
 INPUT = Look("plain", "#dfe8f5", "#3c5a86")
 OUTPUT = Look("plain", "#e7e7ec", "#4a4a55")

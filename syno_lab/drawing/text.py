@@ -20,7 +20,7 @@ _LINE, _LONGEST, _LINES = 44, 60, 3
 #: Where an expression may be broken into lines.
 BREAK = re.compile(r" (?=[-+%*] )")
 _TEXT = re.compile(r'<text ([^>]*?)font-family="[^"]*"([^>]*)>([^<]*)</text>')
-_NAME = re.compile(r"(?<!\w)[A-Za-z]_\w*[A-Za-z0-9]")  # one letter before the underscore: fold_avg is no mathematics
+_NAME = re.compile(r"(?<!\w)[A-Za-z]_\w*[A-Za-z0-9]")  # not more letters: fold_avg is no mathematics
 _SIZE = re.compile(r'font-size="([\d.]+)"')
 _START = re.compile(r'text-anchor="start" x="(-?[\d.]+)"')
 # Thousandths of the font size, from space to ~ (Adobe's metrics of Helvetica); other letters are as wide as a digit.

@@ -105,7 +105,7 @@ def meaning_of(primitive: str) -> str:
 
 
 def check_meaning(item: StepRecord, where: str) -> None:
-    """Refuse a step with a user's primitive that this process lacks, or that has another function here."""
+    """Refuse a step with a user's primitive that this process lacks, or that computes another function in it."""
     known = meaning_of(item.primitive)
     if known != item.meaning:
         raise FormatError(

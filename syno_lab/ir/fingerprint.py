@@ -151,7 +151,7 @@ def _bind(spec: Spec, coefficients: Binding) -> dict[str, int]:
 
 
 def _block(spec: Spec, primary: str, coefficients: Binding) -> int:
-    """Return a number that must divide ``primary``: then each size that is legal under every binding is an integer.
+    """Return a number: if it divides ``primary``, each size that is legal under every binding is an integer.
 
     Without bindings, the number is a multiple of each coefficient.
     """
@@ -217,8 +217,8 @@ def distinct_key(
     """Return a key for comparing operators of one spec: a binding, and the operator's fingerprint under this binding.
 
     The binding is :func:`.fingerprint_binding`, or :func:`.enlarged` if a size of ``operator`` would be no integer. The
-    choice depends on how the operator is written, so equal operators can have different keys. In the conv spec, only
-    operators that divide a product of two primaries by more coefficients than divide each primary need ``enlarged``.
+    choice depends on how the operator is written, so equal operators can have different keys. In the conv spec, an
+    operator needs ``enlarged`` only if it divides a product of two primaries by more coefficients than one primary.
 
     ``mirrors`` are pairs of an input and an output axis. With mirrors, two operators also have equal keys if they agree
     after input and output are reversed along some of the pairs. The key has the least fingerprint of all mirror images.

@@ -150,7 +150,7 @@ def _tree(coordinate: Coordinate, outputs: int, sizes: Sizes, ends: Mapping[Coor
         inner = operands[0].node
         if inner.primitive == "SPLIT" and sizes[inner.operands[1].size] == block:
             return _tree(inner.operands[coordinate.index], outputs, sizes, ends)
-        sizes[coordinate.size]  # raises SpecError if it is no integer
+        sizes[coordinate.size]  # SpecError if it is no integer
         child = _tree(operands[0], outputs, sizes, ends)
         return (child[0], MOD if coordinate.index else DIV, child, block)
     if primitive == "SPLIT":
@@ -183,7 +183,7 @@ def _flipped(tree: Tree, size: int) -> Tree:
 
 
 def _renamed(trees: list[Tree]) -> list[Tree]:
-    """Simplify the trees so that they still distinguish the same elements of a weight."""
+    """Simplify the trees of a weight's indices; the new trees distinguish the same elements of the weight."""
     simpler: list[Tree] = []
     stack = trees[::-1]
     while stack:

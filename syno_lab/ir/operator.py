@@ -392,7 +392,7 @@ class Operator:
         return later("load_weights", self, path, binding, scale=scale)
 
     def construct_kernel_packs(self) -> list[KernelPack]:
-        """Return a pack of modules for each binding of the spec: for each kind of placeholder in the sampler's net.
+        """Return a pack of modules for each binding of the spec, one kind of placeholder in the sampler's net.
 
         Raises SpecError when the spec has no bindings.
         """
@@ -453,7 +453,7 @@ class Operator:
     def _repr_svg_(self) -> str:
         return self.svg()
 
-    # -- as text, and equality ---------------------------------------------------------------------------------------
+    # -- JSON and equality -------------------------------------------------------------------------------------------
 
     def to_json(self) -> str:
         """Write the operator as JSON text with a version number; :meth:`from_json` reads the text."""

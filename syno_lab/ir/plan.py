@@ -39,7 +39,7 @@ FLOPS_AN_ELEMENT = 8
 
 #: The cost of a path (FLOPs with a cache penalty, number of stages, elements of intermediates), and the path.
 _Best = tuple[tuple[int, int, int], list[tuple[int, int]]]
-_MOST_UNIONS = 512  # the limit of sets of REDUCEs and contractions; time grows with the square
+_MOST_UNIONS = 512  # the limit of sets of REDUCEs and contractions; time grows with its square
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Stage:
         inputs: the coordinates of the incoming tensor; for the first stage the operator's inputs.
         out: the coordinates of the outgoing tensor; for the last stage the operator's output axes.
         domain: the coordinates of the loops: ``out`` and ``summed``.
-        flops: 2 for each iteration that multiplies a weight, 1 for one that only adds, 0 for a mere view.
+        flops: the FLOPs: 2 for an iteration with a weight, 1 for an iteration that only adds, 0 for a mere view.
     """
 
     undo: tuple[Step, ...]
@@ -87,7 +87,7 @@ def plan(operator: Operator, binding: Binding, order: Order = "best") -> Plan:
 
 
 def fewest_flops(operator: Operator, binding: Binding) -> int:
-    """Count the FLOPs of the best plan under a binding of all variables; do not build the stages, do not cache."""
+    """Count the FLOPs of the best plan under a binding of all variables, without building stages or caching."""
     planner = _Planner(operator, dict(binding))
     everything = (1 << len(planner.nodes)) - 1
     return planner.best(everything)[0][0]

@@ -83,7 +83,7 @@ class Limits:
     """
 
     max_primitives: int = 8
-    max_tensors: int = 3  # counts the input: 3 allows two weights
+    max_tensors: int = 3  # the input counts: 3 allows two weights
     max_reduces: int = 5
     max_splits: Cap = None
     max_merges: Cap = None
@@ -423,7 +423,7 @@ def _parse_names(names: Texts, symbols: Symbols) -> tuple[str, ...]:
 
 
 def _listed(where: str, values: Iterable[_Item], example: str) -> list[_Item]:
-    if isinstance(values, str | Mapping):  # ``list`` would return the letters or the keys
+    if isinstance(values, str | Mapping):  # ``list`` would split a text into letters, and keep only a mapping's keys
         shown = f"the text {quoted(values)}" if isinstance(values, str) else quoted(values)
         raise SpecError(f"{where}: expected a list such as {example}, found {shown}")
     try:

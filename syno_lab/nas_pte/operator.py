@@ -48,7 +48,7 @@ class NasPteOperator:
 
     Attributes:
         name: ``nas_pte_1``, ``nas_pte_2`` or ``nas_pte_3``.
-        latency_only: whether the operator's output has another shape than the layer's. Only its latency is used then.
+        latency_only: whether only the latency is used, because the output has another shape than the layer's.
     """
 
     name: str
@@ -215,7 +215,7 @@ class SynoOperator(nn.Module):
 
 
 def _torch_source(operator: NasPteOperator, bound: dict[str, int]) -> str:
-    """Return the class ``SynoOperator(nn.Module)``: first rows of [batch, C_in, H, W] to [batch, C_out, rows, W]."""
+    """Return the source of ``SynoOperator(nn.Module)``: [batch, C_in, H, W] to [batch, C_out, rows, W]."""
     parts, rows, (_, channels, height, width) = operator.parts(bound), operator.rows(bound), operator.input_sizes(bound)
     sizes = "x".join(map(str, operator.output_sizes(bound)[1:]))
     about = f"{operator}: to {sizes} for an image, {operator.params(bound)} parameters, {operator.flops(bound)} FLOPs."
@@ -248,7 +248,7 @@ def nas_pte_1() -> NasPteOperator:
 
 
 def nas_pte_2() -> NasPteOperator:
-    """16 output channels from a dense convolution, the others in 2 groups from the remaining input channels.
+    """A dense convolution makes 16 output channels, a convolution in 2 groups makes the others from other inputs.
 
     The paper's description does not state the input of the dense convolution. Here the dense convolution reads the
     first 16 input channels, so that the other input channels "remain".

@@ -2,7 +2,7 @@
 
 The reference runs one product at a time over all images, rows and columns. Every term multiplies an input element by
 one weight element. For the fingerprint, the weights of all convolutions count as one weight whose elements may be
-renamed. The fingerprint does not depend on the tensors that hold the weights, because the function does not.
+renamed. The fingerprint does not depend on how tensors divide the weights, because the computed function does not.
 
 Shapes: N images, C_in and C_out channels, H rows, W columns; windows of 3 x 3, padded with zeros.
 """
@@ -39,7 +39,7 @@ class Part:
         return self.outputs, self.inputs // self.groups, WINDOW, WINDOW
 
 
-#: For each operator's name a function from C_in and C_out to its convolutions.
+#: For each operator's name, a function that returns its convolutions for C_in and C_out.
 PARTS: dict[str, Callable[[int, int], tuple[Part, ...]]] = {
     "nas_pte_1": lambda c_in, c_out: (Part(0, c_in, c_out // 2, 2), Part(0, c_in, c_out - c_out // 2, 4)),
     "nas_pte_2": lambda c_in, c_out: (Part(0, DENSE, DENSE, 1), Part(DENSE, c_in - DENSE, c_out - DENSE, 2)),
@@ -88,7 +88,7 @@ def check_shapes(arrays: Sequence[Array], wanted: Sequence[tuple[int, ...]]) -> 
 def parts_fingerprint(parts: Sequence[Part], input_shape: tuple[int, ...], rows: int) -> str:
     """Return the fingerprint of the 3x3 convolutions ``parts`` over the first ``rows`` rows of [N, C_in, H, W].
 
-    The fingerprint has 32 hexadecimal digits. Raises SynoError for more terms than can be listed.
+    The fingerprint has 32 hexadecimal digits. Raises SynoError if there are too many terms to list.
     """
     images, _, _, columns = input_shape
     total = images * rows * columns * sum(prod(part.weight_shape) for part in parts)

@@ -96,7 +96,7 @@ class NasPte(System):
         return words
 
     def traffic(self, operator: NasPteOperator, binding: Binding) -> int:
-        """Return the elements of the convolutions' outputs, plus those of the concatenation of several outputs."""
+        """Return the number of elements in the convolutions' outputs and, of several outputs, the concatenation."""
         output = prod(operator.output_sizes(binding))
         return output if len(operator.parts(binding)) == 1 else 2 * output
 

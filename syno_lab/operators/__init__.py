@@ -1,4 +1,4 @@
-"""Known operators, each composed of primitives in a few lines; ``KNOWN`` has them by name.
+"""Known operators, each composed of primitives in a few lines; the dictionary ``KNOWN`` has all operators by name.
 
 Variables have the paper's names. Coefficients have defaults (k_1=3, s=2, g=4), primaries have none.
 """

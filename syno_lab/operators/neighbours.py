@@ -3,8 +3,8 @@
 Each pGraph is a multiset of elements: its steps, its input and its output. *Facets* without names of variables describe
 an element (:func:`elements`). One facet is the kind of the step's parameter. The other facets describe the coordinates
 of the element: the step that made a coordinate, the kind of its size, and its uses. The difference of two elements of
-one primitive is the Jaccard distance of their facets, between 0 and 1. For multisets that is 1 minus the size of the
-intersection over the size of the union. Elements of different primitives are never matched.
+one primitive is the Jaccard distance of their facets, between 0 and 1. The Jaccard distance of two multisets is 1 minus
+the size of the intersection over the size of the union. Elements of different primitives are never matched.
 
 The distance is the cost of the cheapest change from one multiset to the other. A matched pair costs its difference, and
 an element without a partner costs 1. The distance is the bipartite approximation of the graph edit distance (Riesen and
@@ -97,7 +97,7 @@ def elements(operator: Operator) -> tuple[Element, ...]:
             for place, result in enumerate(results):
                 facets += [("result", str(place), use) for use in uses[result]]
         described.append(Element(step.primitive, tuple(facets), describe_step(operator.state, step, names)))
-    # The input's facets name the output axes among them. Facets of steps name no axes, so rows and columns are alike.
+    # The input's facets name its axes that are output axes. Facets of steps name no axes: rows and columns are alike.
     passed = {c: f"output {axis}" for axis, c in enumerate(operator.output)}
     inputs = tuple((str(axis), passed.get(c, ""), *_about(operator, c)) for axis, c in enumerate(operator.inputs))
     outputs = tuple((str(axis), size_kind(c.size), use) for axis, c in enumerate(operator.output) for use in uses[c])
@@ -197,7 +197,7 @@ def _matched(
         from_left = left[i] if i < len(left) else None
         from_right = right[j] if j < len(right) else None
         if from_left is not None and from_right is not None and from_left.kind != from_right.kind:
-            pairs += [(from_left, None, 1.0), (None, from_right, 1.0)]  # the same cost, but a clearer description
+            pairs += [(from_left, None, 1.0), (None, from_right, 1.0)]  # equal cost, but clearer in a description
         elif from_left is not None or from_right is not None:
             pairs.append((from_left, from_right, float(costs[i, j])))
     return pairs

@@ -59,9 +59,9 @@ def trace_all(formats: Sequence[str], values: Sequence[object]) -> list[list[Tra
 def align(traces: Sequence[Sequence[TracedStep]]) -> list[AlignedRow]:
     """Arrange the steps of several operators in the rows of a table.
 
-    Equal steps share a row. Steps of one kind with common inputs are paired next, steps with the most common inputs
-    first. Rows have the order of the first operator's steps. A step that the first operator lacks gets a new row before
-    the next step of its operator that has a row, or at the end.
+    Equal steps share a row. Next, steps of one kind with common inputs share a row; steps with the most common inputs
+    are paired first. Rows have the order of the first operator's steps. A step without a row gets a new row before the
+    row of its operator's next step, or at the end.
     """
     rows: list[_Row] = []
     for number, trace in enumerate(traces):
@@ -82,7 +82,7 @@ def align(traces: Sequence[Sequence[TracedStep]]) -> list[AlignedRow]:
 
 @dataclass(eq=False)
 class _Row:
-    """A row that is being filled: the steps in it, by the numbers of their operators."""
+    """A row of the table during its construction: the row's steps by the numbers of their operators."""
 
     cells: dict[int, TracedStep] = field(default_factory=dict)
     filled_by: int = -1  # the number of the last operator with a step in this row
@@ -100,7 +100,7 @@ def _equal(rows: Sequence[_Row], number: int, step: TracedStep) -> _Row | None:
 def _alike(
     rows: Sequence[_Row], number: int, trace: Sequence[TracedStep], homes: Sequence[_Row | None]
 ) -> list[tuple[int, _Row]]:
-    """Return the index in the trace of each step that has only a similar step, and the row of the similar step."""
+    """Return each step without an equal step but with a similar step: its index in the trace, and that step's row."""
     pairs = []
     for place, (step, home) in enumerate(zip(trace, homes, strict=True)):
         if home is not None:

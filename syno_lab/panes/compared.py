@@ -53,8 +53,8 @@ class Subject:
 def subjects_of(values: Sequence[Any], names: Sequence[str] | None = None) -> tuple[Subject, ...]:
     """Return the operators of a comparison and their names: the given names, else the names of equal known operators.
 
-    Raises SynoError for fewer than two or more than four values, for another number of names, and for a value of
-    another kind than these: an operator, a known operator's name, or the file, text or state of an operator.
+    Raises SynoError for fewer than two or more than four values, for another number of names, and for a value that is
+    no operator, no known operator's name, and no file, text or state of an operator.
     """
     if not FEWEST <= len(values) <= MOST:
         raise SpecError(f"compare: expected {FEWEST} to {MOST} operators, found {len(values)}")
@@ -94,7 +94,7 @@ def common_sizes(subjects: Iterable[Subject], binding: Mapping[str, int] | None 
             for operator in operators:
                 bound = sizes_of(operator, sizes)
                 operator.input_sizes(bound)
-                operator.flops(bound)  # reads every loop's size, so a fractional size raises an error
+                operator.flops(bound)  # FLOPs need every loop's size, so this call refuses a fractional size
         except SynoError as error:
             refused = refused or error
         else:
@@ -279,7 +279,7 @@ def reach_rows(
                 axes = read_pane(Asked(subject.operator, subject.name, bound, should_stop=should_stop), "reach")["axes"]
             except StoppedError:
                 raise
-            except SynoError:  # too large to check every element, or no gradients
+            except SynoError:  # too many elements to check, or no gradients
                 axes = []
         axes_of.append(axes)
     rows = []

@@ -1,4 +1,4 @@
-"""The data of panes as the browser receives it; data of a single pane is defined beside the pane."""
+"""The data of panes as the browser receives it; data of one pane alone is defined in the pane's module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Content(TypedDict, total=False):
 
     ``path`` has the keys that lead to the text in the pane's data. ``svg_path`` leads to the SVG from which the browser
     makes a PNG. With ``pictures`` the pictures in the data are joined side by side. ``figure`` holds the options of
-    :func:`syno_lab.codegen.figure_operator.figure`, and the kernel draws the figure on request.
+    :func:`syno_lab.codegen.figure_operator.figure`, and the Jupyter kernel draws the figure on request.
     """
 
     text: str

@@ -75,7 +75,7 @@ def cost_forms(asked: Asked[Any], data: Costs) -> list[Form]:
 
 
 def csv_text(rows: Iterable[PaneData]) -> str:
-    """Return records with common keys as CSV with a header; a spreadsheet program takes no cell for a formula."""
+    """Return records with common keys as CSV with a header; no spreadsheet program reads a cell of it as a formula."""
     lines = [
         {name: no_formula(" | ".join(map(str, cell)) if isinstance(cell, list) else cell) for name, cell in row.items()}
         for row in rows

@@ -30,7 +30,7 @@ DRAWS = 8
 _ROUNDING = 1e-14
 _SCALE = 0.5  # the scale of inputs, so that exp and products stay within float64
 _CELL = 12
-_MOST_CELLS = 64  # cells along one axis of a picture
+_MOST_CELLS = 64  # the number of cells along one axis of a picture
 
 
 def gradients(operator: Operator, where: Sequence[int | None], asked: Asked[Any]) -> Array:
@@ -82,7 +82,7 @@ def gradients(operator: Operator, where: Sequence[int | None], asked: Asked[Any]
 def reach_by_gradients(axes: Sequence[str], follows: Sequence[int | None]) -> Pane:
     """Return the pane ``reach`` of a system whose operators have input ``axes`` with these sizes in symbols.
 
-    ``follows`` has for each input axis the output axis at whose positions the input axis is read, or None.
+    ``follows`` has for each input axis the number of the output axis with the same positions, or None.
     """
 
     def read(asked: Asked[Any]) -> Reach:

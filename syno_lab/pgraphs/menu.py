@@ -67,10 +67,10 @@ def menu(
 
     Args:
         state: the state before the steps.
-        found: all candidates; the ``index`` of an item of the result is an index here.
-        shown: for each primitive, list at most so many canonical and so many pruned steps; the others are counted.
+        found: all candidates; the ``index`` of an item in the result is an index in this list.
+        shown: the limits of listed canonical and pruned steps of a primitive; other steps are counted.
         only: the indices of the candidates to list; None lists all.
-        whole: primitives whose candidates are all listed; of another primitive, :data:`JUDGED` at most are checked.
+        whole: primitives whose candidates are all listed; of any other, at most :data:`JUDGED` are checked.
     """
     names, ids = expressions(state), {c: name for name, c in coordinate_ids(state).items()}
     rank = {name: place for place, name in enumerate(ORDER)}

@@ -44,8 +44,8 @@ OCCURRENCES: dict[WeightLimits, dict[str, int]] = {
 }
 #: The default coefficients of a spec, each with its value and its limit of occurrences.
 COEFFICIENTS = {"conv2d": ("k_1=3: 4", "g=4: 3", "s=2: 2"), "linear": ("g=4: 3", "s=2: 2")}
-#: The default limit of an operator's steps: the number of steps of Operator 1. Weight limits ``free`` use the
-#: Sampler's default instead.
+#: The default limit of an operator's steps: the number of steps of Operator 1. With the weight limits ``free``, the
+#: default is the Sampler's.
 STEPS = 10
 
 
@@ -127,7 +127,7 @@ class NetworkSpace:
         outputs, inputs, *lengths = own_probe.kernel.shape
         site = self._heaviest
         window = site.kernel_size if len(lengths) == len(site.kernel_size) else (1,) * len(lengths)
-        # A depthwise layer stays depthwise with other channels. Another number of groups stays if it divides them.
+        # A depthwise layer stays depthwise with other channels. Another number stays if it divides the channels.
         groups = gcd(outputs, inputs, outputs if site.groups == site.in_channels > 1 else site.groups)
         reference = convolution_probe(outputs, inputs, tuple(lengths), window, groups)
         return own_probe.promise(reference)
@@ -146,7 +146,7 @@ def name_of(operator: Operator) -> str:
     """
     try:
         binding, digest = distinct_key(operator, mirrors_of(operator.spec), NAMED_TERMS)
-    except SynoError:  # too many terms: a name for this very operator, not for its function
+    except SynoError:  # too many terms: name this operator, not its function
         return hashlib.blake2b(operator.to_json().encode(), digest_size=16).hexdigest()
     return f"{digest} {' '.join(f'{name}={size}' for name, size in binding)}"
 
@@ -212,7 +212,7 @@ def derive_spec(
 
 
 def _with_stride(coefficients: list[str], stride: int, *, given: bool) -> list[str]:
-    """Set s to the stride of the shapes in ``coefficients``; only coefficients that the user gave are checked."""
+    """Set the coefficient s to the stride of the layers' shapes; check s if the user gave the coefficients."""
     variables = {variable.name: variable for variable in map(Variable.parse, coefficients)}
     own = variables.get("s")
     if own is None:

@@ -1,6 +1,6 @@
 """The kernel probe of pGraphs (:mod:`syno_lab.common.probe`): their kernels, and the sizes for probing.
 
-The spec determines the meaning of the axes: channels, and positions along which an operator moves.
+The spec determines which axes are channels, and which axes are positions along which an operator moves.
 
 All weights come from one normal distribution, because the effective ranks do not depend on the weights' scale.
 """
@@ -75,7 +75,7 @@ def probe_binding(operator: Operator, base: Binding | None = None) -> dict[str, 
         base = operator.complete_binding() if spec.bindings else generic_binding(operator)
     base = {**spec.defaults, **{name: size for name, size in base.items() if name in symbols.names}}
     if not base.keys() >= set(symbols.coefficient):
-        return operator.complete_binding(base)  # raises the error for a missing variable
+        return operator.complete_binding(base)  # this call raises the error
     roles = roles_of(spec)
     channels = {name for axis in roles.inputs for name in primaries(spec, spec.input_shape[axis])}
     channels |= {name for axis in roles.outputs for name in primaries(spec, spec.output_shape[axis])}

@@ -3,8 +3,8 @@
 A state is a node of :mod:`syno_lab.synthesis.graph`, the number of steps still allowed, and the path to the node. Rules
 and distance depend only on the node, so every path to a node has the same next steps. Statistics have the node's name
 as their key. The final operator depends on the whole path. A few rules and the budgets of a whole operator (FLOPs,
-parameters, memory) depend on the path too. Such rules and budgets are checked for complete operators (Syno,
-section 7.2: a hard limit).
+parameters, memory) depend on the path too. These rules and budgets are checked for complete operators (Syno, section
+7.2: a hard limit).
 
 In a space that is too large to count, a search first chooses a maximum number of steps. All maxima that allow an
 operator are equally likely. Without this choice, random descents would use nearly all allowed steps, because most
@@ -33,7 +33,7 @@ from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, name
 from syno_lab.synthesis.property_distance import check_wants
 from syno_lab.synthesis.rules import RULES, Rule
 
-#: The factor for the weight of a step that leads one step nearer to the input, in a space too large to count. With it a
+#: The factor for the weight of a step that leads one step nearer to the input, in a space too large to count. With 8 a
 #: search found more operators within ResNet-20's limits in a CPU-second than with 2, 4, 16 and 32.
 PULL = 8.0
 _FAR = 9  # larger distances count as this distance
@@ -148,7 +148,7 @@ class _Space:
         if pairs is None:
             root, most = self.graph.root, self.graph.spec.limits.max_primitives
             if left < most and not self.graph.is_vast(root, most):
-                # The distances are bounds for ``most`` steps, so within ``left`` a few moves lead to no operator.
+                # The distances are bounds for ``most`` steps, so within ``left`` steps a few moves lead to no operator.
                 pairs = [(move, weight) for move, weight in self._weighted_first(most) if move.cost + move.need <= left]
             else:
                 pairs = self._pairs(root, left)
@@ -255,7 +255,7 @@ class SynthesisState:
         return [
             self._step(edge)
             for move in self._space.graph.each_move(self._node, self.left)
-            if not move.sizes or move.sizes == sizes  # checks only one of the root's thousands of moves
+            if not move.sizes or move.sizes == sizes  # only one of the root's thousands of moves passes
             for edge in move.edges()
             if self._is_of(edge, places, done, operator)
         ]
@@ -303,7 +303,7 @@ class SynthesisState:
         return places, done
 
     def _is_of(self, edge: Edge, places: tuple[Coordinate, ...], done: int, operator: Operator) -> bool:
-        """Check whether an edge is a step of ``operator``, or the end of the operator after ``done`` steps."""
+        """Check whether an edge is a step of ``operator``, or the match with the input after all ``done`` steps."""
         steps = operator.steps
         if edge.primitive == "REDUCE" or (not self.path and edge.target is not None):
             return edge.parameter == tuple([step.parameter for step in steps if step.primitive == "REDUCE"])

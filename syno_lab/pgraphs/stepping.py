@@ -152,7 +152,7 @@ def _looked_up(numbers: list[int], numbered: tuple[Coordinate, ...], where: str)
     return tuple(numbered[number] for number in numbers)
 
 
-#: A status counts at most so many matches of the data with the input.
+#: The limit of counted matches between data and input in a status.
 _MAX_WAYS = 24
 PlaceOf = Place[State, Step]
 
@@ -200,7 +200,7 @@ class PGraphConstruction(
     def begin(self, start: Spec | State | Operator) -> Beginning[State, Step]:
         """Return the first state (the output alone), and the steps from this state to ``start``.
 
-        A limit of steps below the number of steps of ``start`` is raised to it, so that its own steps stay affordable.
+        If the limit of steps is below the number of steps of ``start``, it becomes this number.
         """
         if isinstance(start, Spec):
             return Beginning(State.root(start))
@@ -256,7 +256,7 @@ class PGraphConstruction(
 
     records, reader = staticmethod(records), reader
 
-    # -- as a page shows it ------------------------------------------------------------------------------------------
+    # -- pictures and texts ------------------------------------------------------------------------------------------
 
     def picture(self, place: PlaceOf) -> Picture:
         """Draw the pGraph with its last step highlighted; the next step can use the nodes of data coordinates."""
@@ -307,7 +307,7 @@ class PGraphConstruction(
     def menu(
         self, state: State, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()
     ) -> Sequence[Group]:
-        """See :func:`.menu.menu`; if a coordinate is ``chosen``, only the steps that use this coordinate."""
+        """Call :func:`.menu.menu`; with a ``chosen`` coordinate, list only the steps that use this coordinate."""
         coordinate = drawing.coordinate_ids(state).get(chosen)
         only = None if coordinate is None else listing.touching(found, coordinate)
         return listing.menu(state, found, only=only, whole=whole)
@@ -330,7 +330,7 @@ class PGraphConstruction(
         wished = explain_property_distance(state, should_stop=should_stop)
         mixing: Any = UNSET
         if state.spec.wants and state.is_complete:
-            with suppress(SpecError):  # too large to check; the status reports this
+            with suppress(SpecError):  # too large to check, as the status reports
                 mixing = mixing_data(state.operator())
         return Explanation(
             explained.steps,
@@ -340,7 +340,7 @@ class PGraphConstruction(
             mixing,
         )
 
-    # -- a contraction put together by hand --------------------------------------------------------------------------
+    # -- contractions by hand ----------------------------------------------------------------------------------------
 
     ticks = staticmethod(listing.ticks)
 

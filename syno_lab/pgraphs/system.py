@@ -128,7 +128,7 @@ class PGraphs(System):
 
     def places(self, operator: Operator) -> dict[str, dict[str, int]]:
         """Return the bindings of the spec, which are the different layers that the operator was made for."""
-        if len(operator.spec.bindings) < 2:  # one binding is the default sizes of an operator that has no layer
+        if len(operator.spec.bindings) < 2:  # a single binding is the default sizes, not a layer
             return {}
         names = operator.spec.symbols.primary
         return {

@@ -28,7 +28,7 @@ _MOST_PAIRINGS = 5040
 def traces(values: Sequence[Operator | State]) -> list[list[TracedStep]]:
     """Return the steps of each pGraph, in order; reductions are paired with the reductions of earlier pGraphs."""
     keys: dict[Any, int] = {}
-    names: Counter[str] = Counter()  # the number of names that each size has so far
+    names: Counter[str] = Counter()  # the number of names for each size so far
     seen: Counter[int] = Counter()
     traced = []
     for graph in values:

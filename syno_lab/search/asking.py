@@ -38,7 +38,7 @@ class Search(ABC):
         self._waiting: dict[int, tuple[Candidate, Trail]] = {}
         self._again: list[Candidate] = []  # candidates of :meth:`resume` without a reward
         self.facts = Facts()
-        self._known: set[int] = set()  # hashes, because operators are large and may be many
+        self._known: set[int] = set()  # hashes instead of many large operators
         self._should_stop: Stop = never
 
     @abstractmethod
@@ -58,7 +58,7 @@ class Search(ABC):
         return self._by_chance()
 
     def _expect(self, trail: Trail) -> None:  # noqa: B027 - most searches need not know
-        """Prepare for the evaluation of an operator that :meth:`_propose` did not return."""
+        """Prepare the search for a reward of an operator that :meth:`_propose` did not return."""
 
     def _learn(self, operator: Any, trail: Trail, reward: float, measures: Measures) -> None:  # noqa: B027 - likewise
         """Learn from the reward and the further measures of an operator."""

@@ -7,12 +7,12 @@ last steps of one of the best operators, because in a large space random draws s
 and Leyton-Brown, Sequential model-based optimization for general algorithm configuration, 2011, also search near the
 best.) Operators that were drawn and not returned stay in a *pool* for the next comparison.
 
-A share of the calls of ``ask`` explores, and ignores the upper confidence bound (the *promise*). The estimate can be
+A share of the calls of ``ask`` *explores*: they ignore the upper confidence bound (the *promise*). The estimate can be
 too certain in regions with few rewards, and wrong where rewards depend on more than the counted words. A search by the
-estimate alone would stay in the first good region. Half of these calls draw an operator by the weights alone. So the
-search is slower than random search by at most a constant factor. (Hutter and others, 2011, interleave random draws;
-Falkner, Klein and Hutter, BOHB, 2018, draw a third at random.) The other half return the operator with the least
-certain estimate (MacKay, Information-based objective functions for active data selection, 1992).
+estimate alone would stay in the first good region. Half of the exploring calls draw an operator by the weights alone.
+So the search is slower than random search by at most a constant factor. (Hutter and others, 2011, interleave random
+draws; Falkner, Klein and Hutter, BOHB, 2018, draw a third at random.) The other half of them return the operator with
+the least certain estimate (MacKay, Information-based objective functions for active data selection, 1992).
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class _View:
 
     def kernels(self, queries: Sequence[Bag], pending: Sequence[Bag]) -> tuple[np.ndarray, np.ndarray]:
         """Return the kernel of stored and ``pending`` bags ``[R+H, R+H]``, and ``queries`` with them ``[B, R+H]``."""
-        together = self._vectors([*queries, *pending])  # one call, because each list may have new words
+        together = self._vectors([*queries, *pending])  # one call: each list may have new words
         wanted, extra = together[: len(queries)], together[len(queries) :]
         rows = self._wide()
         beside = _common(extra, rows)
@@ -249,7 +249,7 @@ class EstimateSearch(Search):
         self.pool: dict[Hashable, Steps] = {}
         self._prior = prior
         self._portraits: dict[Hashable, tuple[Steps, Portrait]] = {}
-        self._best: list[tuple[float, Trail]] = []  # the parents by reward, highest first; of equals the earlier
+        self._best: list[tuple[float, Trail]] = []  # the parents by reward, highest first; of equal rewards the earlier
 
     def _propose(self) -> tuple[Trail, Any] | None:
         wish = self._toss()

@@ -20,7 +20,7 @@ class Branch:
         text: the step that leads to the node.
         kind: ``open``, ``operator`` (complete), ``dead end`` (no operator can be completed), ``pruned`` (a rule rejects
             the step), ``done`` (nothing is left to try below).
-        visits, outstanding, fruitless: searches through the node: with a reward, waiting for it, without an operator.
+        visits, outstanding, fruitless: numbers of searches through the node: rewarded, waiting, without an operator.
         reward, best: the mean and the highest reward below the node; None without rewards.
         distance: a lower bound of the number of steps to an operator; None without a bound or a reachable operator.
         reason: why the node is pruned or a dead end.

@@ -13,7 +13,7 @@ from syno_lab.search.protocol import Child, State, Step, Trail
 #: The most dead ends of one descent; the next descent begins elsewhere.
 TURNS = 30
 #: The number of failed descents after which some descents may meet more dead ends, to notice an exhausted space. Most
-#: descents keep the low limit, because going on after dead ends does not help where few states have operators.
+#: descents keep the low limit, because more attempts after dead ends do not help where few states have operators.
 ATTEMPTS = 200
 
 Prefer = Callable[[Sequence[Step]], Step]
@@ -49,7 +49,7 @@ class Fork:
         self.state = state
         self.rest: list[Child] = list(state.children())
         self.spare: list[Step] = []
-        self.is_dead = True  # until a complete state is met below the state
+        self.is_dead = True  # until a descent meets a complete state
 
     def draw(self, rng: random.Random, facts: Facts, width: int) -> list[Step]:
         """Draw children until they have ``width`` open steps or no child is left; return the open steps."""
@@ -132,7 +132,7 @@ def draw(
 
         steps = descend(root, rng, facts, turns=None, should_stop=gives_up)
         if steps is None:
-            if met <= turns:  # the space is exhausted, or the search was stopped
+            if met <= turns:  # an exhausted space, or a stopped search
                 return None
             continue
         operator = claim(steps[-1].state, facts, known)

@@ -4,7 +4,7 @@ The method is MAP-Elites (Mouret and Clune, Illuminating search spaces by mappin
 dimension, because a front of reward against cost needs the best operators of each cost. A call of ``ask`` has three
 ways to make an operator: a descent from the root, an elite with new steps after a random position, or a neighbour of an
 elite. A neighbour has another size in one step; its later steps are the elite's if possible. The search has no tree and
-no estimate, so a call costs little more than a descent. It suits rewards that need no training (:func:`examine`).
+no estimate, so a call costs little more than a descent. It suits rewards without training (:func:`examine`).
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class EliteSearch(Search):
         return self._by_chance()
 
     def _way(self) -> str:
-        """Draw one of :data:`WAYS`, by its share times its rate of success (plus one success in two attempts)."""
+        """Draw one of :data:`WAYS` by share times rate of success; the rate counts one success in two attempts more."""
         weights = [share * (self.answers[way] + 1) / (self.tries[way] + 2) for way, share in self.ways.items()]
         (way,) = self.rng.choices(list(self.ways), weights)
         return way

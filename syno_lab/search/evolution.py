@@ -24,7 +24,7 @@ LEAST_ALIKE = 1 / 3
 #: The number of mutations in a row without a new operator after which an operator is drawn at random.
 MUTATIONS = 50
 
-#: A function that chooses, among steps, the replacement of an old step; None if no step is alike.
+#: A function that chooses a replacement for an old step among new steps; None if no new step is alike.
 Match = Callable[[Sequence[Step], SearchStep], Step | None]
 
 

@@ -60,7 +60,7 @@ class Selection:
         )
 
 
-#: The selection of Algorithm 2 in the paper, and that of the authors' published code; the paper states no share.
+#: The selections of the paper's Algorithm 2 and of the authors' published code; the paper states no share.
 SELECTIONS = {"paper": Selection(), "code": Selection(alone=0.2, falling=True, anchored=True)}
 
 
@@ -175,7 +175,7 @@ class ParetoEvolution(Search):
 
 
 def chosen(weights: Sequence[float], rules: Selection, rng: random.Random) -> int:
-    """Draw the index of one of the least weights."""
+    """Draw the index of a weight among the least weights."""
     order = sorted(range(len(weights)), key=weights.__getitem__)
     top = order[: max(rules.least, ceil(rules.share * len(order)))]
     if not rules.falling:

@@ -57,7 +57,7 @@ def uct(exploration: float = 0.1, best_share: float = 0.3) -> Select:
 
     Args:
         exploration: c.
-        best_share: w in ``(1 - w)*mean + w*best``, which replaces Q. A search needs one good operator, no good mean.
+        best_share: w in ``(1 - w)*mean + w*best``, which replaces Q. A search needs one good operator, not a good mean.
             Schadd and others (Single-player Monte-Carlo tree search, 2008) add a variance for the same reason.
 
     Raises SearchError for a negative exploration, or a share outside [0, 1].
@@ -124,7 +124,7 @@ class Record:
         rewards: the rewards of the operators below the state.
         best: the highest reward below the state.
         outstanding: the number of searches through the state that wait for a reward.
-        fruitless: the number of searches through it that met a dead end, a refused operator or a known operator.
+        fruitless: the number of searches through the state that met a dead end, a refused or a known operator.
         actions: the rewards by action, of all actions taken below the state (AMAF).
     """
 

@@ -1,8 +1,8 @@
 """How a system's operators are built step by step: a system describes its states, its steps, and their pictures.
 
 Sessions and their files, steppers, menus, traces, the tree of places, the explorer and the pages without a kernel use a
-:class:`Construction`, and are written once for all systems. The later classes describe abilities of only some systems.
-A construction with such an ability also inherits from the ability's class, and callers check the type.
+:class:`Construction`; each has one implementation for all systems. The last classes describe abilities that only some
+systems have. A construction with such an ability also inherits from the ability's class, and callers check the type.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Labels(msgspec.Struct, frozen=True):
         groups: the heading above the explanation of the distance.
         far: the text for the distance of a state, with ``#`` for the number.
         reached: the text for a distance of 0.
-        suggest, finish, random, reset: the tooltips of these buttons.
+        suggest, finish, random, reset: the tooltips of the buttons with these names.
         more: how unlisted steps compare with the listed steps.
         none: the text for a state without a next step.
         way, random_way: the progress texts while a shortest way, or random steps, are computed.
@@ -173,13 +173,13 @@ class Place(Generic[S, T]):
 
 
 class Records(NamedTuple):
-    """The records for a file: ``places``, and ``heads`` with at most one list: the beginnings' specs or aims."""
+    """The records for a file: ``places``, and ``heads`` with at most one list, of the beginnings' specs or aims."""
 
     heads: Sequence[Sequence[Any]]
     places: Sequence[Any]
 
 
-#: Makes a place from its record, the earlier places, and the name of the place in messages.
+#: A function that makes a place from its record, the earlier places, and the place's name in messages.
 Reader = Callable[[Any, Sequence[Place[S, T]], str], Place[S, T]]
 
 
@@ -211,7 +211,7 @@ class Construction(ABC, Generic[S, T, C]):
 
     @abstractmethod
     def begin(self, start: Any) -> Beginning[S, T]:
-        """Return the beginning of a session for a value that :meth:`knows` accepts, or an operator of the system."""
+        """Return a session's beginning for an operator of the system, or for a value that :meth:`knows` accepts."""
 
     def step(self, state: S, given: Any) -> T:
         """Convert a candidate, or another form of a step, to a step. Raises SynoError for a value that is no step."""
@@ -219,7 +219,7 @@ class Construction(ABC, Generic[S, T, C]):
         return step
 
     def apply(self, state: S, step: T) -> S:
-        """Return the state after a step, refused or not. Raises PrimitiveError for an illegal step."""
+        """Return the state after a step, even if a rule refuses the step. Raises PrimitiveError for an illegal step."""
         after: S = state.apply(step)
         return after
 
@@ -240,11 +240,11 @@ class Construction(ABC, Generic[S, T, C]):
         """Return a shortest way to an operator; with ``rng``, a random way. Raises SynoError if no way is found."""
 
     def rule(self, own: OwnRule) -> Any:
-        """Convert a rule of the user's own to a rule for :meth:`candidates`: a :attr:`row`, if the system has rows."""
+        """Convert a rule of the user's own to the type :attr:`row` of the system's rules, for :meth:`candidates`."""
         return own
 
     def loaded(self, operator: Any, first: S, shown: S) -> Any:
-        """Prepare an operator for a session that began with ``first`` and now shows ``shown``."""
+        """Return an operator as a session uses it that began with ``first`` and now shows ``shown``."""
         return operator
 
     def name(self, operator: Any, known: Mapping[str, Callable[[], Any]]) -> str | None:
@@ -261,7 +261,7 @@ class Construction(ABC, Generic[S, T, C]):
     def reader(self, record: Any) -> Reader[S, T]:
         """Return the function that makes the places of a session's :attr:`record`. Raises SynoError for bad heads."""
 
-    # -- as a page shows it ------------------------------------------------------------------------------------------
+    # -- pictures and texts ------------------------------------------------------------------------------------------
 
     @abstractmethod
     def picture(self, place: Place[S, T]) -> Picture:
@@ -389,8 +389,8 @@ NEAREST = 8
 def nearest(menu: Sequence[Mapping[str, Any]], most: int = NEAREST) -> list[dict[str, Any]]:
     """Return the canonical steps of all groups of a menu, sorted by the distance after the step.
 
-    A step comes first if the budget suffices for the distance after it. Each entry has the menu's facts about the step,
-    and the ``title``, the ``sign`` and the ``colour`` of the step's group.
+    Steps after which the budget suffices for the remaining distance come first. Each entry has the menu's facts about
+    the step, and the ``title``, the ``sign`` and the ``colour`` of the step's group.
     """
     steps = [
         {**item, **{name: group[name] for name in ("title", "sign", "colour")}}

@@ -120,7 +120,7 @@ class History:
         """Return the child of the shown place after a step or candidate; None if this step was not taken."""
         try:
             wanted = self.construction.step(self.state, step)
-        except SynoError:  # the value is no step
+        except SynoError:  # no step has this value
             return None
         return next((child for child in self._children[self._place] if self._places[child].step == wanted), None)
 
@@ -132,7 +132,7 @@ class History:
 
     @property
     def undone(self) -> list[int]:
-        """Return the places that undo has left in this process; other places ahead of the shown one were laid ahead."""
+        """Return the places that undo has left in this process, not those added ahead without a visit."""
         return sorted(self._undone)
 
     @property
@@ -245,7 +245,7 @@ class History:
         return self.state
 
     def reset(self) -> State:
-        """Begin again: append a place with the first state of the way to the shown place; :meth:`undo` goes back."""
+        """Append a place with the first state of the shown place's path; :meth:`undo` goes back."""
         first = self.construction.begin(self.state).state
         return self.go(self._grow(self._place, (Place(self.construction, first, note="reset"),)))
 

@@ -74,7 +74,7 @@ def shown(session: Session, quiz: Quiz) -> Quiz:
 
 
 def _is_later(state: Any, end: Any) -> bool:
-    """Return whether all steps to a state are steps to ``end`` too: then the others lead from the state to ``end``."""
+    """Return whether ``end`` has all steps of a state; then its other steps lead from the state to ``end``."""
     system = system_for(state)
     if not isinstance(system, Traced):
         return False

@@ -60,8 +60,8 @@ def session_of(start: Any) -> Session:
 class Session(History):
     """A history with suggestions, rules of the user's own, and plain data for a page (:mod:`.shown`).
 
-    Methods with a ``state`` change nothing, so a thread may call them at any time. Methods with ``should_stop`` call it
-    often and raise StoppedError when it returns True. Other methods need one caller at a time.
+    Methods with an argument ``state`` change nothing, so a thread may call them at any time. Methods with
+    ``should_stop`` call it often and raise StoppedError when it returns True. Other methods need one caller at a time.
     """
 
     #: The user's own rules (:meth:`restrict`), and the names of absent rules. A session that is read from text knows
@@ -123,7 +123,7 @@ class Session(History):
     # -- suggestions -------------------------------------------------------------------------------------------------
 
     def look_ahead(self, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None) -> None:
-        """Compute the steps that :meth:`take_suggestion` and :meth:`finish` will take from here, and take none.
+        """Compute the steps that :meth:`take_suggestion` and :meth:`finish` would take from here, without taking them.
 
         Args:
             seconds: the limit of computing time.
@@ -198,7 +198,7 @@ class Session(History):
             raise SynoError(f"expected a step of the list, found the choice {quoted(choice)}")
         return self.construction.aimed(state, choice)
 
-    # -- as a page shows it ------------------------------------------------------------------------------------------
+    # -- pictures and texts ------------------------------------------------------------------------------------------
 
     @property
     def labels(self) -> dict[str, str | list[str]]:
@@ -305,7 +305,7 @@ class Session(History):
 
     @classmethod
     def reading(cls, text: str, construction: Construction[Any, Any, Any], known: Known | None = None) -> Self:
-        """Read a session from its JSON, its word, or the text of a file that can begin a session (an operator's).
+        """Read a session from its JSON, its word, or the text of a file that can begin it, such as an operator's.
 
         Raises FormatError with one line: the expected value, the found value and the position.
         """

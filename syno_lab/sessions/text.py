@@ -79,7 +79,7 @@ H = TypeVar("H")
 def head_of(
     parent: int | None, has_step: bool, number: int | None, heads: Sequence[H], what: str, where: str
 ) -> H | None:
-    """Return entry ``number`` of ``heads`` for a beginning, None for a step. Raises FormatError for both or neither."""
+    """Return entry ``number`` of ``heads``, None for a step. Raises FormatError for a number and a step, or neither."""
     if has_step:
         if parent is None or number is not None:
             raise FormatError(f"session: {where}: expected a step after a place, or {what}, found both")

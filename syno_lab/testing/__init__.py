@@ -1,6 +1,6 @@
 """Tests that a system of operators must pass, for subclasses (:class:`.conformance.SystemConformance`).
 
-For authors of systems: only this package needs pytest, and no other package imports it.
+The package is for authors of systems. No other package of the engine needs pytest or imports this package.
 """
 
 from syno_lab.testing.conformance import Case, SystemConformance

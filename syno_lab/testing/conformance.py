@@ -53,7 +53,7 @@ from syno_lab.systems import (
 )
 from syno_lab.testing.numbers import arrays_of, by_source, by_tvm, filled_module, slope
 
-#: The most characters of a message of one line.
+#: The largest number of characters in a message of one line.
 MOST_OF_A_LINE = 500
 _DRAWN = 3  # the number of operators to draw from a space
 
@@ -195,7 +195,7 @@ class SystemConformance:
         _same(output, case.operator.reference(*arrays, binding=case.binding), 1e-4)
 
     def test_a_fingerprint_tells_functions_apart(self, case: Case) -> None:
-        """Check that a fingerprint has 32 hexadecimal digits, stays after reading, and changes with the sizes."""
+        """Check that a fingerprint has 32 hexadecimal digits, survives a round trip, and changes with the sizes."""
         fingerprint = case.operator.fingerprint(case.binding)
         assert len(fingerprint) == 32
         assert set(fingerprint) <= set("0123456789abcdef")
@@ -203,7 +203,7 @@ class SystemConformance:
         assert case.operator.fingerprint(case.other) != fingerprint
 
     def test_pictures(self, case: Case) -> None:
-        """Check that an operator is drawn as DOT text and as valid SVG, equal in each call."""
+        """Check that the operator's pictures, DOT text and valid SVG, are equal in each call."""
         assert case.operator.dot().lstrip().startswith(("digraph", "graph", "strict"))
         drawn = case.operator.svg()
         assert ElementTree.fromstring(drawn).tag.endswith("svg")  # noqa: S314 - the lab's own SVG
@@ -213,7 +213,7 @@ class SystemConformance:
     # -- refusals -----------------------------------------------------------------------------------------------------
 
     def test_bad_bindings_are_refused_in_one_line(self, case: Case) -> None:
-        """Check that bindings without a variable, or with sizes that are no positive integers, are refused."""
+        """Check that the operator refuses bindings that lack a variable or have sizes that are no positive integers."""
         operator = case.operator
         complete = operator.complete_binding(case.binding)
         bad: list[dict[str, Any]] = [
@@ -229,7 +229,7 @@ class SystemConformance:
                     _refused(SpecError, compute, short)
 
     def test_bad_files_are_refused_in_one_line(self, system: System, case: Case) -> None:
-        """Check that junk, other versions, missing or additional fields, and wrong types are refused."""
+        """Check that the reader refuses text without JSON, other versions, missing or new fields, and wrong types."""
         text = case.operator.to_json()
         record = json.loads(text)
         bad = ["", "junk", "[]", "{}", text[:-2], text + "}", json.dumps({**record, "version": 999})]
@@ -250,7 +250,7 @@ class SystemConformance:
     def test_the_binding_of_a_place(
         self, system: System, case: Case, network: tuple[nn.Module, tuple[int, ...]]
     ) -> None:
-        """Check that a layer's binding is completed to variables of the operator, or refused in one line."""
+        """Check that the system completes a layer's binding to the operator's variables, or refuses it in one line."""
         for site in _sites(network):
             shapes = (1, site.in_channels, site.height, site.width), (1, site.out_channels, site.height, site.width)
             try:

@@ -19,10 +19,10 @@ from syno_lab.testing.tvm_child import output_of
 
 Array = np.ndarray[Any, Any]
 
-#: The most seconds of a child process, which imports torch or TVM, perhaps on a busy machine.
+#: The time limit of a child process in seconds; it imports torch or TVM, perhaps on a busy machine.
 DEADLINE_S = 300.0
 
-# The source needs only torch: -I hides everything except installed packages.
+# The option -I hides everything except installed packages, and the source needs only torch.
 _RUN_SOURCE = """
 import json, runpy, sys
 import numpy as np, torch
@@ -54,7 +54,7 @@ def slope(operator: Operator, binding: Binding, arrays: Sequence[Array], moved: 
 
     The derivative by reference uses two central differences of :meth:`~syno_lab.protocol.Operator.reference` and
     Richardson's extrapolation. It is exact, except for rounding, if the output is a polynomial of at most the fourth
-    degree in the tensor. ``moved`` is the tensor: 0 for the input, else the number of the weight.
+    degree in the tensor. ``moved`` is the number of the tensor: 0 is the input, and weights count from 1.
     """
     random = np.random.default_rng(1)
     direction: Array = np.asarray(random.standard_normal(arrays[moved].shape))

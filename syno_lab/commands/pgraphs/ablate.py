@@ -134,7 +134,7 @@ def _share(hits: int, total: int) -> dict[str, float | None]:
     return {"share": hits / total if total else None, "low": low, "high": high}
 
 
-#: An ablation's data for JSON, the rows of its table, and the lines below the table.
+#: An ablation's data for JSON, the rows of the ablation's table, and the lines below the table.
 _Result = tuple[dict[str, JSON], list[dict[str, JSON]], list[str]]
 
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 Report = Callable[[str, float, str], None]
 
 DEFAULT_COUNT = 10
-LISTED = 20  # operators that are listed if only --seconds limits their number
-#: The default of --fingerprints-of. A share of repeats needs LEAST_FINGERPRINTED operators or more, if so many exist.
+LISTED = 20  # the number of listed operators if only --seconds limits the draws
+#: The default of --fingerprints-of. A share of repeats needs at least LEAST_FINGERPRINTED operators, if they exist.
 FINGERPRINTED = 20_000
 LEAST_FINGERPRINTED = 5_000
 #: The options for pGraphs only.
@@ -172,7 +172,7 @@ def draw(
     spread: bool = True,
     each: Callable[[Operator], None] = lambda operator: None,
 ) -> Drawn:
-    """Draw until there are ``count`` operators, ``seconds`` of wall time have passed, or no more operators are found.
+    """Draw until ``count`` operators are drawn, ``seconds`` of wall time have passed, or no more operators are found.
 
     ``each`` is called with every operator. Without ``count`` only the first ``keep`` operators are stored, to limit the
     memory of a long run.

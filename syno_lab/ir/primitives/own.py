@@ -1,10 +1,10 @@
 """Primitives that a user adds: a function of ``+ - * // %`` maps a coordinate to a coordinate of the same size.
 
-The rest of the engine needs no change for such a primitive. The sizes stay the same, so the shape distance, the budgets
-and the match with the input stay valid. The index stays inside its domain, so no bound is added. The reference,
-PyTorch, TVM, fingerprints and receptive fields evaluate the function itself. A primitive that changes sizes, sums over
-a coordinate or drops a coordinate affects the shape distance's proof and the bounds of budgets. Such a primitive must
-be a class in :mod:`syno_lab.ir.primitives.table`, with its cases in the package ``synthesis``.
+The rest of the engine needs no change for a primitive of the user's own. The sizes stay the same, so the shape
+distance, the budgets and the match with the input stay valid. The index stays inside its domain, so no bound is added.
+The reference, PyTorch, TVM, fingerprints and receptive fields evaluate the function itself. A primitive that changes
+sizes, sums over a coordinate or drops a coordinate affects the shape distance's proof and the bounds of budgets. Such a
+primitive must be a class in :mod:`syno_lab.ir.primitives.table`, with its cases in the package ``synthesis``.
 
 An operator's file has the primitive's name and a digest of what the function computes, but no code. A process can read
 the file if it has added a primitive with the same name and digest.

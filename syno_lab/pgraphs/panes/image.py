@@ -41,9 +41,9 @@ _HOW = {
 }
 _SIDES = (96, 90, 84, 64, 60, 48, 120, 100)
 _CHANNELS = (8, 4, 12, 16, 24, 32, 36, 48, 64, 6, 3, 2, 1)
-_SHOWN = 4  # output channels that are shown
+_SHOWN = 4  # the number of shown output channels
 _MOST_TERMS = 100_000_000
-_MOST_PIXELS = 256  # pixels of a shown picture along one axis
+_MOST_PIXELS = 256  # the largest length of a picture, in pixels
 _SEED = 1
 
 
@@ -134,7 +134,7 @@ def _photo(asked: Asked[Operator]) -> Array:
         raise SpecError(f"photo: expected {', '.join(PHOTOS)}, found {quoted(asked.photo)}")
     if asked.photo == "own":
         return read_image(asked.image)
-    # Importing scikit-learn takes seconds, and the photographs need none of it.
+    # Importing scikit-learn takes seconds, and reading the photographs does not need the import.
     path = distribution("scikit-learn").locate_file(f"sklearn/datasets/images/{asked.photo}.jpg")
     sample = np.asarray(Pixels.open(str(path)))
     side = min(sample.shape[:2])

@@ -16,7 +16,7 @@ from syno_lab.panes.forms import csv_text, drawn, form, whole
 from syno_lab.pgraphs.probe import probe, probe_binding
 
 Array = np.ndarray[Any, Any]
-_MOST_CELLS = 64  # Cells along one axis of a picture.
+_MOST_CELLS = 64  # The number of cells along one axis of a picture.
 _SIDE = 160  # The side of a map, in pixels.
 _LEVELS = 8  # Levels of darkness.
 _GAP, _LINE = 24, 18

@@ -1,7 +1,7 @@
 """The texts of an operator: its equation, and the loop nest as lines of pieces.
 
 A piece is a part of the nest's text with the ids of its coordinates in the picture. The text is exactly the text of
-:func:`syno_lab.codegen.loops.loops`. The nests from which this text was written determine the pieces.
+:func:`syno_lab.codegen.loops.loops`. The nests of this text determine the pieces.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _cut(line: str, marks: list[_Mark]) -> Pieces:
 
 
 def _lend(operator: Operator, lines: list[Pieces], ids: dict[Coordinate, str]) -> None:
-    """Give a coordinate that is not printed the pieces of the coordinates derived from it, else of its iterators."""
+    """Mark the pieces of derived coordinates, else of iterators, for each coordinate that is not in the text."""
     shown = {node for line in lines for piece in line for node in piece.get("ids", ())}
     users: dict[Coordinate, set[Coordinate]] = {}
     for coordinate in ids:
