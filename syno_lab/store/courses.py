@@ -18,7 +18,7 @@ from syno_lab.inputs import read_json
 
 #: The curve file of a training: for each epoch the entry of the outcome's ``curve``.
 CURVE_FILE = "curve.json"
-#: The curve file of a tuning: for each operator's label, pairs of a trial and the best latency in ms after it.
+#: The curve file of a tuning: for each operator's label, pairs of a trial's number and the best latency in ms so far.
 COURSE_FILE = "course.json"
 #: The largest size of a curve file, in bytes.
 MOST_BYTES = 1 << 26

@@ -1,8 +1,8 @@
 """The SQLite file under the store: its creation, checks, writes and errors.
 
 A finished write survives a kill of the process at any moment (write-ahead log, synchronous=FULL). Several processes and
-threads may use one file. A damaged or foreign file, or a file of another version, is refused with one line and not
-changed. The last column of each row is a digest, because SQLite does not detect a flipped bit inside a number.
+threads may use one file. Opening a damaged or foreign file, or a file of another version, raises an error of one line.
+The last column of each row is a digest, because SQLite does not detect a flipped bit inside a number.
 
 Only SQLite may open the file. A process that closes another handle of the file loses SQLite's locks on the file
 (https://www.sqlite.org/howtocorrupt.html, section 2.2).
@@ -90,7 +90,7 @@ def damage(problem: str) -> str:
 
 
 class Closing(ABC):
-    """A base class: at its end, a ``with`` block calls the :meth:`close` of the subclass."""
+    """A base class of context managers: the end of a ``with`` block calls :meth:`close`."""
 
     @abstractmethod
     def close(self) -> None:
@@ -135,7 +135,7 @@ class Database(Closing):
         if not exists:
             self._create()
         if is_read_only and is_frozen(path.parent) and not self._state()[-1]:
-            self._looks, self._unchanged = "ro&immutable=1", self._state()  # else SQLite would create files here
+            self._looks, self._unchanged = "ro&immutable=1", self._state()  # else SQLite creates files beside it
         self._check(is_thorough)
         with _errors(path):
             self._connection = sqlite3.connect(
@@ -172,7 +172,7 @@ class Database(Closing):
     def _check(self, is_thorough: bool) -> None:
         """Raise StoreError for a damaged or foreign file, and for a file of another version. Write nothing.
 
-        A read-only connection keeps the write-ahead log; a writing connection moves the log into the file at its end.
+        A read-only connection keeps the write-ahead log; a writing connection moves it into the file on close.
         """
         if not self.path.is_file() or self.path.stat().st_size == 0:
             raise StoreError(f"the results store {self.path} {damage('it is not a file or is empty')}")

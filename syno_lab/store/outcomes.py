@@ -47,8 +47,8 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
             numbers on one machine, but not on two.
         predictions: if requested, the predicted class of each test or held-out image. ``losses``: the loss of each such
             image, or of each window of a text, in nats.
-        by_fold: of a training on folds: the accuracy on each fold. ``accuracy`` is then that on all images,
-            ``standard_error`` its standard error over the images, and the other numbers are sums or means of the folds.
+        by_fold: the accuracy on each fold, after a training on folds. ``accuracy`` is then the accuracy on all images,
+            ``standard_error`` its standard error over the images. Other numbers are sums or means over the folds.
     """
 
     called: ClassVar[str] = "a trial's outcome"
@@ -117,15 +117,15 @@ class Comparison(Plain, frozen=True, kw_only=True):
             (:func:`syno_lab.trial.two_way_interval`), the range to expect for another training; None with one seed.
         verdict: the verdict of the comparison (:class:`syno_lab.trial.Verdict`), by ``over_seeds`` if present, else by
             ``interval``. :func:`.verdicts.sentence` words it.
-        within: the margin of the verdict "equal" in percentage points or hundredths of a nat; 0: it cannot be given.
+        within: the margin of the verdict "equal" in percentage points or hundredths of a nat; 0: no verdict "equal".
         examples: the number of test examples; 0 where it is unknown.
-        measured_on: the images (or the part of a text) of the measure.
+        measured_on: the images (or the part of a text) on which the measure was computed.
         machine: the machine of all trainings; empty where it is unknown.
         seed_spread: the estimated standard deviation of the baseline's accuracy between seeds on this machine; None
             with one seed.
         flops_ratio, params_ratio: FLOPs and parameters of the whole network, divided by the baseline's.
         seeds: the seeds.
-        baselines, operators: the trials, in the order of the seeds, without their predictions.
+        baselines, operators: the outcomes of the trials, in the order of the seeds, without predictions.
     """
 
     measure: Literal["accuracy", "loss"] = "accuracy"

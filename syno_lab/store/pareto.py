@@ -39,8 +39,8 @@ def pareto_front(
 ) -> list[int]:
     """Return the indices of the points that no other point beats, in ascending order.
 
-    A point beats another point if it is at least as good in every named value and better in at least one. So of equal
-    points either all are on the front or none. A point is ignored if a value is missing or not finite.
+    A point beats another point if it is at least as good in every named value and better in at least one. So the front
+    has all of several equal points, or none of them. A point is ignored if a value is missing or not finite.
 
     Raises SynoError where no value is named, or one value is both to maximise and to minimise.
     """
@@ -55,8 +55,8 @@ def pareto_front(
         if len(values) == len(signs):
             costs[index] = tuple(sign * value for (_, sign), value in zip(signs, values, strict=True))
     front: list[tuple[float, ...]] = []
-    best = math.inf  # the best last value; for points with two values, the comparison with it is enough
-    for cost in sorted(set(costs.values())):  # a point is sorted after all points that beat it
+    best = math.inf  # The least last cost on the front decides if there are at most two costs.
+    for cost in sorted(set(costs.values())):  # A point is sorted after all points that beat it.
         if len(signs) <= 2:
             beaten = bool(front) and best <= cost[-1]
         else:

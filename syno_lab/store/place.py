@@ -13,7 +13,7 @@ from pathlib import Path
 
 from syno_lab.errors import StoreError
 
-#: Linux's names of the file systems whose files another machine may have open too.
+#: Linux's names of network file systems, whose files another machine may have open too.
 # fmt: off
 NETWORK = frozenset((
     "9p", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.davfs", "fuse.glusterfs",
@@ -29,7 +29,7 @@ FOLDER_VARIABLE, DEFAULT_FOLDER = "SYNO_LAB_FOLDER", ".syno-lab"
 
 
 def lab_folder(given: str | Path | None = None) -> Path:
-    """Return the absolute path of the lab's folder: of `given`, else of the variable, else :data:`DEFAULT_FOLDER`."""
+    """Return the lab's folder as an absolute path: `given`, else the variable's value, else :data:`DEFAULT_FOLDER`."""
     return Path(given or os.environ.get(FOLDER_VARIABLE) or DEFAULT_FOLDER).expanduser().absolute()
 
 

@@ -23,13 +23,13 @@ BASELINE = -1
 #: The rung of the finals: the network with the full recipe, on all training images, measured on the test images.
 FINAL = "final"
 #: The part of the plan that trains the best operators of the last rung with more seeds, to choose the finalists,
-#: because accuracies differ more between seeds than between good operators. They train on the last rung.
+#: because accuracies differ more between seeds than between good operators. These trainings run on the last rung.
 CONFIRM = "confirm"
 #: The rung that trains a few batches of the full recipe, to measure how long a training takes.
 TIMING = "timing"
 #: The states of a training without an outcome.
 WAITING, TAKEN = "waiting", "taken"
-#: The number of processes that may die in a training; the training then fails.
+#: A training fails after the deaths of this many of its processes.
 MOST_DEATHS = 2
 
 _TABLE = "syno_search_rungs"
@@ -84,11 +84,11 @@ class RungLog:
     def __init__(self, database: Database, key: int) -> None:
         self._database = database
         self._key = key
-        self._seen: tuple[int, int] | None = None  # the database's version of `_known`
-        self._known: dict[int, RungTraining] = {}  # by the position in the queue
+        self._seen: tuple[int, int] | None = None  # The version of the database when `_known` was read.
+        self._known: dict[int, RungTraining] = {}  # The keys are positions in the queue.
 
     def queue(self, number: int, rung: str, seed: int, priority: int) -> bool:
-        """Add a training. Return False, without a change of its priority, where the queue has the training already."""
+        """Add a training. If the queue already has the training, do not change its priority, and return False."""
         with self._database.transaction():
             if self._row(number, rung, seed) is not None:
                 return False
@@ -98,7 +98,7 @@ class RungLog:
         return True
 
     def take(self, holder: str) -> RungTraining | None:
-        """Assign ``holder`` the oldest waiting training of the lowest priority, and return it; None if none waits."""
+        """Assign ``holder`` the oldest waiting training of the lowest priority; return it, or None if none waits."""
         with self._database.transaction():
             query = (
                 f"SELECT number, rung, seed FROM {_TABLE} WHERE search=? AND state=? ORDER BY priority, place LIMIT 1"
@@ -160,7 +160,7 @@ class RungLog:
         return list(map(_training, self._database.read(_COLUMNS, f"{rest} ORDER BY place", values)))
 
     def current(self) -> list[RungTraining]:
-        """Return all trainings as :meth:`trainings` does, for frequent calls: only changed rows are read again."""
+        """Return all trainings, as :meth:`trainings` does, but read only changed rows again, for frequent calls."""
         version = self._database.version()
         if version != self._seen:
             query = f"SELECT place, state FROM {_TABLE} WHERE search=? ORDER BY place"

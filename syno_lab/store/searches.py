@@ -33,7 +33,7 @@ _STEPS = msgspec.json.Decoder(tuple[SearchStep, ...])
 
 
 class _Gist(msgspec.Struct):
-    """The fields of an outcome that a list of trials shows. The other fields, most of the text, are not decoded."""
+    """The fields of an outcome that a list of trials shows. The other fields are long and are not decoded."""
 
     reason: str | None = None
     wall_s: float | None = None
@@ -59,7 +59,7 @@ class SearchTrial:
         number: the trial's number in the order of proposal, from 0 on.
         fingerprint: the operator's fingerprint, unique in a search.
         operator: the operator's JSON.
-        steps: the names of the search's steps, in order; ``lengths``: the number of the operator's steps in each.
+        steps: the names of the search's steps, in order; ``lengths``: how many steps of the operator each contains.
         flops: the FLOPs of the whole backbone with the operator.
         params: the parameters of the whole backbone with the operator.
         created: the time of proposal (ISO 8601, UTC).

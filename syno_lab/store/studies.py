@@ -1,4 +1,4 @@
-"""Copies the trials of a search to Optuna, for its samplers, plots and dashboard. The lab itself reads no copy."""
+"""Copies the trials of a search to Optuna, for its samplers, plots and dashboard. The lab never reads the copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on an operator: the one place that decides it and words it."""
+"""The verdict on an operator. Only this module decides verdicts and writes their sentences."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def verdict_of(
 def sentence(one: Comparison) -> str:
     """Return a comparison's verdict with the difference, its interval, and the numbers of seeds and test examples.
 
-    Without an interval, as in a damaged file, this is the stored verdict alone.
+    Without an interval, as in a damaged file, return the stored verdict alone.
     """
     by, (difference, interval) = one.by, one.texts
     if by is None:
