@@ -304,7 +304,7 @@ def _check_opcodes(raw: bytes) -> None:
         tuples += "TUPLE" in opcode.name
         if number > _MOST_OPCODES or tuples > _MOST_TUPLES:
             raise pickle.UnpicklingError(f"more than {_MOST_OPCODES} parts or {_MOST_TUPLES} tuples")
-        # The unpickler allocates as many entries as the argument of a PUT says, which can be gigabytes.
+        # The argument of a PUT is the number of entries that the unpickler allocates, which can be gigabytes.
         large = "PUT" in opcode.name and isinstance(argument, int) and argument > len(raw)
         if opcode.name not in allowed or large:
             raise pickle.UnpicklingError(f"{opcode.name} {printable(str(argument or ''), QUOTED)} at byte {position}")
@@ -353,7 +353,7 @@ def _load(raw: bytes) -> Any:
         ("numpy._core.multiarray", "_reconstruct"): reconstruct,
         ("numpy", "ndarray"): Array,
         ("numpy", "dtype"): Kind,
-        ("_codecs", "encode"): encode,  # in protocol 2, Python 3 pickles bytes by this name
+        ("_codecs", "encode"): encode,  # Python 3's name for bytes in protocol 2
     }
 
     class Reader(pickle.Unpickler):

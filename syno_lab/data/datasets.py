@@ -138,7 +138,7 @@ class Dataset:
         )
 
     def folded(self, folds: int, fold: int | None = None) -> Dataset:
-        """Return a data set with the parts of :func:`.splits.folds_of`, of all training and then all test images."""
+        """Return all images, training images first, in the two parts that :func:`.splits.folds_of` returns."""
         images = np.concatenate((self.train_images, self.test_images))
         labels = np.concatenate((self.train_labels, self.test_labels))
         train, test = folds_of(labels, folds, fold, self.name)
@@ -189,12 +189,12 @@ def load_dataset(
     may have any number of complete records.
 
     ``size``: height and width to which images in class folders are scaled, by default their own size, the most common
-    one (:attr:`.ImageFolder.size`); other images are not scaled.
-    ``train_images`` and ``test_images``: how many first images are used; of class folders, only these are read.
-    ``holdout``: the share of the training images that becomes the test part (:meth:`Dataset.holding_out`). The data
-    set's own test images are then not used, and ``test_images`` counts held-out images.
+    one (:attr:`.ImageFolder.size`); other images are not scaled. ``train_images`` and ``test_images``: how many of the
+    first images are used; other images in class folders are not read. ``holdout``: the share of the training images
+    that becomes the test part (:meth:`Dataset.holding_out`). The data set's own test images are then not used, and
+    ``test_images`` counts held-out images.
 
-    With ``download``, a missing folder is downloaded first: the form with which the path ends, else
+    With ``download``, a missing folder is downloaded first: the form that the path's last part names, else
     ``cifar-10-batches-bin`` into that path. Without ``path`` and ``SYNO_LAB_DATA``, the user's cache folder is used.
     ``base_url`` and ``known_hash`` are for mirrors, see :func:`download_cifar`.
 

@@ -39,13 +39,13 @@ Size = tuple[int, int]
 MOST_BYTES = 1 << 28
 """The largest size of an image file in bytes."""
 
-# Pillow also reads other formats, and runs a program for EPS. A file's first bytes decide its format.
+# Pillow also reads other formats, and starts another program to read EPS. A file's first bytes decide its format.
 _FORMS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "PPM", "TIFF")
 _LARGE = 1 << 24  # number of pixels; larger images are decoded one at a time
 _TEST_EVERY = 5
-_LOOKED_AT = 256  # files that are checked for transparency
-_SIZED = 1024  # files whose size decides
-_BITS, _PHOTOMETRIC, _ORIENTATION = 258, 262, 274  # numbers of tags
+_LOOKED_AT = 256  # The number of files that are checked for transparency.
+_SIZED = 1024  # The number of files whose sizes decide the common size.
+_BITS, _PHOTOMETRIC, _ORIENTATION = 258, 262, 274  # The numbers of TIFF tags.
 _large = Lock()
 LEAST_AREA, MOST_SIDES = 0.08, 4 / 3
 _DECODERS = 8  # number of threads: reading waits for the disk, and decoding releases Python's lock
@@ -117,7 +117,7 @@ def find_image_folder(path: Path) -> ImageFolder:
 
 
 def own_size(path: Path, layout: Layout) -> Size:
-    """Return :attr:`ImageFolder.size` of a folder; it is known from the last call if no class folder has changed."""
+    """Return :attr:`ImageFolder.size` of a folder; the last call's size, if no class folder has changed."""
     folders = (of for of in layout.train.values() if isinstance(of, Path))
     return _own_size(path, tuple(folder.stat().st_mtime_ns for folder in folders))
 
@@ -226,8 +226,8 @@ def _upright(image: Image.Image) -> Image.Image:
     from PIL import Image, ImageOps
 
     tags, form = getattr(image, "tag_v2", {}), image.format
-    image.load()  # loading a TIFF already turns it
-    with suppress(Exception):  # damaged EXIF data leaves the image unchanged
+    image.load()  # Loading turns a TIFF image upright.
+    with suppress(Exception):  # Damaged EXIF data leaves the image unchanged.
         ImageOps.exif_transpose(image, in_place=True)
     if image.mode[0] in "IF":
         return Image.fromarray(_of_8_bits(image, form, tags)).convert("RGB")

@@ -27,8 +27,8 @@ _PARTS = {"train": "train", "training": "train", "val": "val", "valid": "val", "
           "test": "test", "testing": "test", "eval": "test", "evaluation": "test"}  # fmt: skip
 _ADDED = re.compile(r"(?<=.)(set|data|dataset|images|split)?\d*$")  # test_set, test1, val2017
 _REMEDY = "put each class's images into a folder of its name"
-_MOST_LOOKED = 200_000  # largest number of entries that are checked for a folder's first image
-_MOST_BYTES = 1 << 26  # the largest size of a file of annotations
+_MOST_LOOKED = 200_000  # The most entries that are checked for a folder's first image.
+_MOST_BYTES = 1 << 26  # The largest size of a file of annotations, in bytes.
 
 #: The folder of each class, or the images of each class where a file of annotations names them.
 Classes = Mapping[str, Path | Sequence[Path]]

@@ -124,7 +124,7 @@ class OwnData:
 
     @classmethod
     def of(cls, found: object, name: str, clock: Callable[[], float] = time.monotonic) -> OwnData:
-        """Check the first examples of a pair (train, test), and read labels of each part for :data:`LOOK_S`.
+        """Check the first examples of a pair (train, test), and read labels of each part for :data:`LOOK_S` s.
 
         The number of classes is the length of the training part's ``classes``, else the highest label read, plus 1.
         """
@@ -246,8 +246,8 @@ def own_data(name: str) -> OwnData:
     """Return the registered data of a name. Raises DataError for an unregistered name, and any error of loading."""
     if name not in _OFFERED:
         raise DataError(
-            f"expected data that this process was given, found {quoted(name)}; name them again, by --dataset or as the "
-            "data of syno_lab.improve"
+            f"expected data that this process has loaded, found {quoted(name)}; name them again, by --dataset or as "
+            "the data of syno_lab.improve"
         )
     return _OFFERED[name]()
 

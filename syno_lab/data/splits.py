@@ -1,7 +1,7 @@
 """Split data into training and test parts: held-out examples and folds, for all trainings alike.
 
-NumPy's ``RandomState`` never changes its stream (NEP 19), so a split depends on no machine. scikit-learn's
-``StratifiedKFold`` promises no such thing, and refuses folds when every class has fewer images. Shapes: N examples.
+NumPy's ``RandomState`` never changes its stream (NEP 19), so a split is equal on all machines. Scikit-learn's
+``StratifiedKFold`` does not promise this, and refuses more folds than the largest class has images. Shapes: N examples.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def folds_of(
     """Return the indices of the images to train on and to test on, of N images with ``labels`` [N].
 
     The images of each class are shuffled and dealt to the folds in turn, so that any two folds differ by at most one
-    image of each class. ``fold``, from 1, is tested. None: all images in both parts, one fold after the other. Raises
-    DataError for fewer than two folds, and for more folds than images.
+    image of each class. ``fold``, from 1, is tested. If it is None, both parts have all images, in the order of the
+    folds. Raises DataError for fewer than two folds, and for more folds than images.
     """
     if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= len(labels):
         raise DataError(f"{name}: expected 2 to {len(labels)} folds of {len(labels)} images, found {quoted(folds)}")

@@ -150,7 +150,7 @@ class Decoder:
         return len(self._batches)
 
     def images(self, batches: Sequence[Batch]) -> Iterator[NDArray[np.uint8]]:
-        """Yield the images uint8 [B, C, H, W] of each batch; do not use an iterator of an earlier call any more.
+        """Yield the images uint8 [B, C, H, W] of each batch; a call invalidates iterators of earlier calls.
 
         Raises DataError if an image cannot be decoded.
         """
@@ -162,7 +162,7 @@ class Decoder:
                 self._files,  # type: ignore[arg-type] # a map of batches to arrays
                 batch_size=None,  # each entry of the sampler is already a batch
                 sampler=self,
-                collate_fn=_as_it_is,  # arrays, as tensors need shared memory, of which a container has little
+                collate_fn=_as_it_is,  # arrays, because containers have little shared memory for tensors
                 num_workers=self._workers,
                 prefetch_factor=PREFETCH,
                 persistent_workers=True,

@@ -67,7 +67,7 @@ class TextData:
         return digest.hexdigest()
 
     def bytes_per_token(self, most: int | None = None) -> float:
-        """Return the mean UTF-8 bytes of the first ``most`` predicted tokens: all of the test part but its first.
+        """Return the mean number of UTF-8 bytes of the first ``most`` predicted tokens (test tokens except the first).
 
         A loss in nats per token, divided by this mean, is a loss per byte. Losses per byte compare vocabularies.
         """

@@ -20,15 +20,15 @@ LEAST = 4
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """How well a predictor ranks operators, in comparison with the accuracies of full trainings (the truth).
+    """How well a predictor's ranking of operators agrees with the accuracies after full trainings (the truth).
 
     Attributes:
         predictor: the predictor's name, for reports.
         spearman: the rank correlation with the truth over the operators; None where all operators have one value.
-        low, high: the bootstrap interval of the correlation over the operators, for the level ``confidence``.
-        above: the share of resamples in which the correlation exceeds that of each yardstick; None for a yardstick.
-        is_used: whether the predictor may choose operators: its correlation exceeds that of each yardstick, and its
-            interval is above 0. None for a yardstick.
+        low, high: the ends of the correlation's bootstrap interval over the operators, at the level ``confidence``.
+        above: the share of resamples in which the correlation exceeds each yardstick's; None for a yardstick.
+        is_used: whether the predictor may choose operators: its correlation exceeds each yardstick's, and its interval
+            is above 0. None for a yardstick.
     """
 
     predictor: str
@@ -45,7 +45,7 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         between_seeds: the mean rank correlation between the accuracies of two seeds; None with one seed.
-        reliability: the reliability of the accuracies' mean over the seeds, by the formula of Spearman and Brown.
+        reliability: the reliability of the mean accuracies over the seeds, by the Spearman-Brown formula.
         most: the square root of the reliability: a perfect predictor's expected rank correlation with the truth.
     """
 
@@ -55,7 +55,7 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spearman(one: ArrayLike, other: ArrayLike) -> NDArray[np.float64]:
-    """Return the rank correlation along the last axis, ties at their mean rank; NaN where a side is constant."""
+    """Return the rank correlation along the last axis, ties get their mean rank; NaN where an input is constant."""
     from scipy.stats import rankdata
 
     first, second = (rankdata(np.asarray(values, dtype=float), axis=-1) for values in (one, other))

@@ -33,24 +33,24 @@ from syno_lab.versioned import JSON
 Report = Callable[[str, float, str], None]
 TARGET = "local"
 BACKBONE = "resnet20"
-WIDTH = 8  # the channels of the backbone's first stage
-_SMALLEST_IMAGE = 4  # windows of 3 must be smaller than the axis on which they slide
-_PAGE = "syno_widgets.runs_page"  # the engine knows no Jupyter, so a child process writes the page
+WIDTH = 8  # The channels of the backbone's first stage.
+_SMALLEST_IMAGE = 4  # A window of 3 must be smaller than the image on which it slides.
+_PAGE = "syno_widgets.runs_page"  # The engine must not import Jupyter, so a child process writes the page.
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The size of the demo."""
+    """The sizes of the demo."""
 
     operators: int
     max_primitives: int
-    min_share: float  # least FLOPs as a share of the dense convolution's; a 1x1 convolution has 1/9
+    min_share: float  # the least share of the dense convolution's FLOPs; a 1x1 convolution has 1/9
     train_images: int
     test_images: int
     epochs: int
-    seconds: float  # time limit of a training, because some operators are slow; then the network is tested
-    within: float  # the most percentage points below the baseline's accuracy for a tuned operator
-    trials: int  # the number of proposed schedules in a tuning
+    seconds: float  # The limit of a training, because some operators are slow; a test follows.
+    within: float  # A tuned operator is at most so many percentage points below the baseline.
+    trials: int  # The number of proposed schedules in a tuning.
 
 
 QUICK = Scale(4, 8, min_share=1 / 40, train_images=1000, test_images=500, epochs=4, seconds=15, within=100, trials=4)
@@ -78,7 +78,7 @@ class DemoOptions:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """``summary`` is the JSON of the command line; ``files`` are the written files, the page with the figure first."""
+    """``summary`` is the command's JSON output; ``files`` are the written files, the page with the figure first."""
 
     summary: dict[str, JSON]
     table: list[dict[str, JSON]]
@@ -141,10 +141,10 @@ def demo_settings(options: DemoOptions) -> SearchSettings:
         seeds=(0,),
         limits={
             "max_primitives": scale.max_primitives,
-            # At most the FLOPs of the dense convolution, and at least enough FLOPs to mix channels.
+            # An operator has at most the FLOPs of the dense convolution, and enough FLOPs to mix channels.
             "max_flops": dense,
             "min_flops": round(scale.min_share * dense),
-            # Intermediate tensors of at most the size of input and output together, so that PyTorch trains fast enough.
+            # Intermediate tensors are at most as large as input plus output, so that PyTorch trains fast enough.
             "max_memory": 4 * FLOAT32_BYTES * largest.in_channels * largest.height * largest.width,
         },
         coefficients=("k_1=3: 4", "g=4: 3"),

@@ -55,8 +55,8 @@ class Driver(Loop):
     Attributes:
         runner: runs the trainings, as jobs or in threads.
         board: the writer of the search files, for the runs view.
-        baseline_s: the seconds of the baseline's training. A trial ends after :data:`TIMES_THE_BASELINE` times as long,
-            or after a minute if that is later.
+        baseline_s: the seconds of the baseline's training. A trial ends after :data:`TIMES_THE_BASELINE` times these
+            seconds, but not before one minute.
         tunings: the tunings of accurate trials; they may still run when the search has ended.
         baseline_accuracy: the mean accuracy of the baseline, for settings that lower the limit of FLOPs.
         lowered: the trials after which the limit of FLOPs was lowered, in order: their ``number``, and the new limit as
@@ -76,7 +76,7 @@ class Driver(Loop):
     _ahead: Candidate | None = None
     _looks_ahead: bool = False
     _curves: list[list[float]] = field(default_factory=list)
-    _ended: list[tuple[int, str, str]] = field(default_factory=list)  # trials ended here, for check_failures
+    _ended: list[tuple[int, str, str]] = field(default_factory=list)  # trials that ended here, for check_failures
 
     def __post_init__(self) -> None:
         with self._spending("asking_s"):
@@ -110,7 +110,7 @@ class Driver(Loop):
                 pending.append(begun_trial)
             if pending and self._looks_ahead and self._ahead is None and not self._is_over():
                 self._ahead = self._choose(self._has_news)
-                # If the space is used up, ask again only when a worker is idle, not in every round.
+                # If the search found no operator, ask again only when a worker is idle, not in every round.
                 self._looks_ahead = self._ahead is not None or self._has_news()
             if not pending and not self.should_stop():
                 break
@@ -135,7 +135,7 @@ class Driver(Loop):
         return any(self._is_ready(trial) for trial in self._pending)
 
     def _is_ready(self, trial: _Pending) -> bool:
-        """Whether the trial has ended: its training, or the tuning of its network if it is being tuned."""
+        """Whether the trial's training has ended, or the tuning of its network if that was started."""
         if trial.trained is None or self.tunings is None:
             return trial.running.future.done()
         return self.tunings.is_settled(trial.number)
@@ -203,13 +203,13 @@ class Driver(Loop):
         if minutes is not None and self.times.search_s >= 60 * minutes:
             self.end_reason = f"{minutes:g} minutes are over"
         elif trials is not None and self.standing.total + len(self._pending) >= trials:
-            return True  # an interrupted trial will not count
+            return True  # an interrupted trial is not counted
         return bool(self.end_reason)
 
     def _start_next(self) -> _Pending | None:
         """Store the next operator and start its training; None if the search found no operator in time."""
         candidate, self._ahead = self._ahead, None
-        if candidate is not None and not self.space.accepts(candidate.operator):  # the limit is lower now
+        if candidate is not None and not self.space.accepts(candidate.operator):  # after a lower limit
             self.search.drop(candidate)
             candidate = None
         gives_up = self.out_of_patience()

@@ -1,4 +1,4 @@
-"""The evidence that trainings of the baseline give before a search trains operators: what its finals can decide."""
+"""Trainings of the baseline before a search trains operators: they show which differences its finals can detect."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from syno_lab.reports.searched import Evidence
 from syno_lab.trial import TrialOutcome
 from syno_lab.trial.compare import guess_of, is_guess, least_difference, scores_of
 
-#: The number of trainings of the baseline before any operator is trained: two show what another seed changes.
+#: The number of trainings of the baseline before any operator is trained: two show the effect of another seed.
 FIRST_TRAININGS = 2
-#: A search whose finals cannot tell fewer points than these (of a text: hundredths of a nat) has no use.
+#: A search is refused if its finals detect only larger differences: percentage points (for a text: nat / 100).
 MOST_POINTS = 10.0
 
 
@@ -42,7 +42,7 @@ def evidence_of(settings: SearchSettings, baselines: Sequence[TrialOutcome]) -> 
 
 
 def check(settings: SearchSettings, evidence: Evidence | None, baselines: Sequence[TrialOutcome]) -> None:
-    """Raise SearchError if a baseline has not finished, or if nothing can be learned; with ``anyway`` do nothing."""
+    """Raise SearchError if a baseline has not finished, or for a :func:`hindrance`; with ``anyway`` do nothing."""
     line = "" if evidence is None else hindrance(settings, evidence)
     for failed in (outcome for outcome in baselines if outcome.state != "finished"):
         line = f"expected the baseline to be trained to its end, found {failed.state}: {failed.reason}"
@@ -51,12 +51,12 @@ def check(settings: SearchSettings, evidence: Evidence | None, baselines: Sequen
 
 
 def hindrance(settings: SearchSettings, evidence: Evidence) -> str:
-    """Return why nothing can be learned, and what would help, in one line; empty where something can be."""
+    """Return why the finals can compare no operators, and the remedy, in one line; empty where they can."""
     request = settings.training
     longer = f"epochs={4 * request.epochs}" if request.steps is None else f"steps={4 * request.steps}"
     if evidence.is_at_chance:
         return (
-            f"the baseline is not told from a guess: {evidence.measure} {evidence.value:.3f}, chance "
+            f"the baseline is not measurably better than a guess: {evidence.measure} {evidence.value:.3f}, chance "
             f"{evidence.chance:.3f}; use {longer}, or another learning rate"
         )
     points = 100 * evidence.least
@@ -65,7 +65,7 @@ def hindrance(settings: SearchSettings, evidence: Evidence) -> str:
     unit = "points" if evidence.measure == "accuracy" else "hundredths of a nat"
     examples = 10 * math.ceil(evidence.examples * (points / MOST_POINTS) ** 2 / 10)
     return (
-        f"{evidence.examples} test examples on {evidence.seeds} seeds cannot tell less than {points:.0f} {unit}; use "
-        + ("" if evidence.is_finished else f"{longer}, ")
+        f"{evidence.examples} test examples on {evidence.seeds} seeds detect no difference below {points:.0f} {unit}; "
+        + ("use " if evidence.is_finished else f"use {longer}, ")
         + f"{examples} test examples or more seeds"
     )

@@ -179,16 +179,16 @@ def improve(
         workers: the number of trainings at a time, if trainings are jobs; None: one for each core.
         say: a function that is called with each line of progress (plan, front, end); None: the lines are printed.
         more: the settings of trainings (:class:`.Training`): ``epochs=5``, ``batch_size=64``, …; ``resolution=64``
-            scales the images of a folder to this height and width (None: their own size). ``equal_within=2.0``: the
-            percentage points (for a text: hundredths of a nat) within which an operator is equal to the unchanged
-            network, if the whole interval of their difference is within them. ``anyway=True``: search also where two
-            trainings of the unchanged network show that nothing can be learned.
+            scales the images of a folder to this height and width (None: their own size). ``equal_within=2.0``: an
+            operator is equal to the unchanged network if the whole interval of their difference is within 2 percentage
+            points (for a text: hundredths of a nat). ``anyway=True``: search even if two trainings of the unchanged
+            network show that no operators can be compared.
 
     Raises:
         SpecError: no layer can be replaced, or the network does not accept the examples.
         DataError: the data are not pairs of a tensor and a class.
         CodeError: a user's function cannot be read or fails.
-        SearchError: the minutes are too few; the message has the needed number of minutes. Or nothing can be learned.
+        SearchError: too few minutes (the message has the needed number), or no operators can be compared.
         StoreError: the lab has a search of this name for another network, data or training.
     """
     say = say or print
@@ -291,7 +291,7 @@ class _Streamer:
         self._fronts: dict[str, dict[tuple[float, ...], str]] = {}
 
     def __call__(self, fraction: float, message: str) -> None:
-        """Output the phase when it begins, and what is new on the front of the phase's rung; ties are not new."""
+        """Output the phase when it begins, and new points on the front of the phase's rung; a tie is no new point."""
         part, _, rest = message.partition(":")
         self._once(f"{fraction:4.0%} {title(part)}:{rest}" if rest else message, key=part)
         if time.monotonic() < self._next:

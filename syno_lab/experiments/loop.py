@@ -56,7 +56,7 @@ class Begun:
 
     @property
     def said_settings(self) -> Settings:
-        """All settings, for the result; the type has only the settings that readers of a result use."""
+        """All settings, for the result. The returned type declares only settings that readers of a result use."""
         return cast(Settings, self.settings)
 
     def end(self, result: Searched, fields: Sequence[str]) -> dict[str, JSON]:
@@ -175,7 +175,7 @@ class Loop:
         return min(1.0, max(shares))
 
     def is_due(self, *, now: bool = False) -> bool:
-        """Whether to show progress: always with ``now``, else only a while after the last time."""
+        """Whether to show progress: always with ``now``, else only some time after the last display."""
         if not now and self.clock() < self._next_report:
             return False
         self._next_report = self.clock() + PERIOD_S

@@ -37,7 +37,7 @@ from syno_lab.user_code import user_code
 
 #: Selections of layers: convolutions with a window, 1x1, linear layers. The first selection with a layer is used.
 SELECTIONS = (Selection(), Selection(pointwise=True), Selection(kinds=("linear",)))
-#: A selection that has the layers of all selections above.
+#: The selection that has the layers of all :data:`SELECTIONS`.
 ANY_LAYER = Selection(kinds=("conv2d", "linear"), pointwise=True)
 #: Coefficients of operators must divide the channels, so a layer is replaced only if this number divides its channels.
 DIVISOR = 4
@@ -49,7 +49,7 @@ _DIGEST = 12
 #: The most reasons in a line about layers.
 _MOST_REASONS = 8
 
-#: The sizes at which a network that does not accept the pictures' own size is tried, the usual ones first.
+#: If a network does not accept the images' own size, these sizes are tried, the usual sizes first.
 SIZES = (224, 32, 28, 64, 96, 128, 256, 299, 384)
 
 Model = nn.Module | Callable[[], nn.Module] | str
@@ -201,8 +201,8 @@ def choose(
 def at_its_size(request: TrialRequest, say: Callable[[str], None]) -> TrialRequest:
     """Return the request with a resolution that the network accepts, if it does not accept a folder's own size.
 
-    A network with a linear layer behind its whole plane accepts a single size, so the network is tried on one example
-    of each of :data:`SIZES`; ``say`` gets a line about the chosen size. Raises SpecError if it accepts no size.
+    A network with a linear layer on all pixels accepts a single size. So the network is tried on one example of each of
+    :data:`SIZES`; ``say`` gets a line about the chosen size. Raises SpecError where no size is accepted.
     """
     is_known = request.resolution is not None or request.data in (DIGITS, "") or request.data.startswith(OWN)
     if is_known or not is_class_folders(data_path(request.data)):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: A user's own reward: a function of :class:`Judged`, or ``file.py:function``.
 RewardFunction = Callable[["Judged"], float] | str
 
-#: The functions from users' code that this process has run; the keys are the code.
+#: The functions from users' code that this process has run, by their code.
 _BROUGHT: dict[UserCode, Callable[..., Any]] = {}
 
 
@@ -129,7 +129,7 @@ def _function(code: UserCode) -> Callable[..., Any]:
     function = _BROUGHT.get(code)
     if function is None:
         raise CodeError(
-            f"expected code that this process was given, found {quoted(str(code))} of {quoted(code.origin)}; "
-            "read it, and give it again"
+            f"expected code that this process has run, found {quoted(str(code))} of {quoted(code.origin)}; "
+            "read it, and pass it again"
         )
     return function

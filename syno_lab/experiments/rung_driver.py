@@ -4,10 +4,10 @@ This is successive halving (Jamieson and Talwalkar 2016) with a time plan. The b
 on each rung, the plan shares the minutes, and the parts run one after another. The store has the queue of trainings,
 with which a killed search continues.
 
-Two trainings of the baseline come first; they show what can be learned. An idle worker costs as much as a busy worker,
-so some useful training always waits in the queue. During the first rung the untrained search draws operators. At the
-end of a rung, all but one worker would wait for its last training. These idle workers train the baseline on seeds of
-the finals, with the last priority.
+Two trainings of the baseline come first; they show which differences the finals can detect. An idle worker costs as
+much as a busy worker, so some useful training always waits in the queue. During the first rung the untrained search
+draws operators. At the end of a rung, all but one worker would wait for its last training. These idle workers train the
+baseline on seeds of the finals, with the last priority.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class RungDriver(Loop):
         sleep: a function that waits some seconds.
         uses_probe: whether the score of the probe, if the system has a probe, may choose the proposed operators.
         elapsed_s: wall time of earlier processes of this search.
-        begun_at: the number of trainings in the queue when a search that had ended went on with more minutes; its parts
-            begin again with these minutes.
+        begun_at: the number of trainings in the queue when a user continued an ended search with more minutes; all
+            parts of the search then run again.
     """
 
     rungs: tuple[Rung, ...]
@@ -110,7 +110,7 @@ class RungDriver(Loop):
             SearchError: the minutes are too few, or the baseline's training does not finish.
             Stopped: ``should_stop`` returned True; the queue has all results.
         """
-        self._queue_baselines(gaps=0)  # for workers that wait for the timing and the first draws
+        self._queue_baselines(gaps=0)  # work during the timing and the first draws
         self._plan = self._planned()
         self._show(now=True)  # show the plan before the rungs begin
         self._train_baseline()
@@ -142,7 +142,7 @@ class RungDriver(Loop):
             check(self.settings, self.evidence, ended())
 
     def _has_no_time(self) -> bool:
-        """Whether a search that goes on after its end cannot train two more operators; ``end_reason`` then says so."""
+        """Whether a continued search has no time for two more operators; ``end_reason`` is then set."""
         rungs_s = sum(FEWEST * self.plan.part(rung.name).each_s for rung in self.rungs)
         needed_s = (rungs_s + self._finals_s()) / self.settings.workers
         is_new = self.begun_at and len(self.queue.current()) == self.begun_at
@@ -170,7 +170,7 @@ class RungDriver(Loop):
     def _planned(self) -> Plan:
         """Measure the baseline's time, and return the plan of the minutes.
 
-        A timing that would take more than a tenth of the minutes gives up, and its projected time is in the plan.
+        A timing stops if it would take more than a tenth of the minutes; the plan then has its projected time.
         """
         self.phase = "timing"
         timings = [(TIMING, 0), *((rung.name, 0) for rung in reversed(self.rungs) if is_timed(rung))]  # longest first
@@ -198,7 +198,7 @@ class RungDriver(Loop):
             raise SearchError("minutes: expected the minutes of a search in rungs, which shares them, found none")
         self.rungs = worthwhile(self.rungs, each_s)
         plan = plan_for(minutes, self.settings.workers, self.rungs, each_s, len(self.settings.seeds))
-        for rung in self.rungs[:-1]:  # the baseline's seconds on a rung limit those of its operators
+        for rung in self.rungs[:-1]:  # the baseline's seconds on a rung limit its operators' seconds
             self.queue.queue(BASELINE, rung.name, 0, _FIRST)
         return plan
 
@@ -266,7 +266,7 @@ class RungDriver(Loop):
         self._finish(rung, gaps=int(rung.is_full))
 
     def _chosen(self, rung: Rung, count: int, trained: Sequence[RungTraining]) -> list[int]:
-        """Return the numbers of ``count`` survivors of a rung, of operators that are not yet ``trained`` further."""
+        """Return the numbers of ``count`` survivors of a rung, without the operators in ``trained``."""
         earlier = {training.number for training in trained}
         best = survivors(self.scores(rung), count + len(earlier), self.shares)
         return [number for number in best if number not in earlier][:count]
@@ -318,7 +318,7 @@ class RungDriver(Loop):
         if not self.settings.seeds:
             return
         finalists = self._longest_first(self.finalists(), self.rungs[-1])
-        for seed in self.settings.seeds:  # all networks on one seed after the other, in case that time is short
+        for seed in self.settings.seeds:  # complete one seed before the next, in case the time is short
             for number in (BASELINE, *finalists):
                 self.queue.queue(number, FINAL, seed, _FIRST)
         self._wait(lambda: all(training.is_ended for training in self._all(FINAL)))
@@ -350,7 +350,7 @@ class RungDriver(Loop):
         return max(sure or within, key=lambda row: (row.value, -row.ratio), default=None)
 
     def _with_more_seeds(self, since: int = 0) -> list[RungTraining]:
-        """Return the trainings with additional seeds on the last rung; of the queue's trainings from ``since`` on."""
+        """Return the trainings with additional seeds on the last rung, from position ``since`` of the queue on."""
         last = self.rungs[-1]
         return [training for training in self._trials_on(last.name, since) if training.seed >= last.seeds]
 
@@ -420,7 +420,7 @@ class RungDriver(Loop):
                     self._candidates[trial.number] = candidate
                 for seed in range(self.rungs[0].seeds):
                     self.queue.queue(trial.number, self.rungs[0].name, seed, _RUNGS)
-        self._earlier = frozenset(self._told_trials)  # causes of earlier failures may be mended
+        self._earlier = frozenset(self._told_trials)  # the cause of an earlier failure may be gone
 
     def _ask(self, rung: Rung) -> bool:
         """Queue the next operator on the first rung; return False if no operator is left."""

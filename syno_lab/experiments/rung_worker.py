@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 KIND = "rungs"
 #: The number of batches in a training on :data:`.store.rungs.TIMING`.
 TIMING_STEPS = 20
-#: The most seconds of a training that measures time: a share of the search's, and at least some, for tiny searches.
+#: The most seconds of a training that measures time: a share of the search's seconds, with a minimum for tiny searches.
 TIMING_SHARE, LEAST_TIMING_S = 0.1, 5.0
 #: Seconds between two reads of an empty queue.
 LOOK_S = 0.1
@@ -72,7 +72,7 @@ def request_for(
 
 
 def is_timed(rung: Rung) -> bool:
-    """Whether a training of the baseline measures the rung's time; for other rungs the time of a batch is enough."""
+    """Whether a whole training of the baseline measures the rung's time; for other rungs a few batches are enough."""
     return bool(rung.changes.keys() - {"steps"})
 
 

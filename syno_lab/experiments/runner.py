@@ -61,7 +61,7 @@ class Running:
 
 
 class Runner(Protocol):
-    """Runs the trainings and tunings of a search. Their names are unique in a lab, and equal in a continued search."""
+    """Runs the trainings and tunings of a search. A name is unique in a lab and stays in a continued search."""
 
     def submit(self, name: str, work: Work) -> Running:
         """Start a training or a tuning."""
@@ -95,7 +95,7 @@ def train_all(
         report(len(running) - len(pending), len(running))
         ended, pending = wait(pending, timeout=LOOK_S, return_when=FIRST_COMPLETED)
         for future in ended:
-            futures[future].result()  # raises DiskFullError at once
+            futures[future].result()  # raise DiskFullError at once
     return {key: TrialOutcome.from_dict(entry.result()) for key, entry in running.items()}
 
 

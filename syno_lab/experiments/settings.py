@@ -95,8 +95,8 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
             ``keep_predictions``.
         method: ``estimate`` (Bayesian), ``mcts``, ``evolution``, ``random``, ``elites``, or ``pareto`` (evolution along
             the front of accuracy and ``objectives``).
-        tree: the policy of ``mcts``: ``uct``, as in section 7.2; ``rave``, which also values actions wherever they were
-            taken.
+        tree: the policy of ``mcts``: ``uct``, as in section 7.2; ``rave``, which also shares an action's value among
+            all states.
         minutes, trials: the limits of the search; at least one must be set; None: no limit.
         max_replaced_ratio: the largest share of the replaced layers' FLOPs that a trained operator may take (section
             7.2: a hard limit); for whole networks a share of the network's FLOPs.
@@ -253,10 +253,10 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
             plain.pop(key)
         for key in ("threads", "gives_up"):
             plain["training"].pop(key)
-        # The names of network and data contain digests of this code.
+        # The names of network and data contain digests of the code in `own`.
         del plain["training"]["own"]
         code = sorted((self.training.own or {}).items())
-        chosen = self.tuning if LATENCY in self.objectives else None  # a tuned latency has an effect on choices
+        chosen = self.tuning if LATENCY in self.objectives else None  # the search uses a tuned latency
         return plain | {
             "primitives": [f"{role} {source.digest}" for role, source in code if role.startswith("primitive:")],
             "rules": list(map(str, self.rules)),

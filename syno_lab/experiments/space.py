@@ -288,7 +288,7 @@ class Space:
         """The numbers of different operators in each part of the funnel.
 
         ``drawn``: complete states; for a system that does not count them, the operators that meet the wish.
-            ``wished``: operators that meet the wish. ``affordable``: those within the limits without repeats.
+            ``wished``: operators that meet the wish. ``affordable``: operators within the limits, without repeats.
             ``probed``: operators with a score.
         """
         wished = max(len(self._wished), len(self._wished_keys))

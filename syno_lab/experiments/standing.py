@@ -22,8 +22,8 @@ class Times:
         search_s: wall seconds from the start of the first trial to the end of the last trial.
         asking_s: wall seconds for preparing the search, choosing operators and learning from outcomes.
         store_s: wall seconds for writing the store and the search files, and for submitting trainings.
-        held_s: overhead in worker seconds: the wall seconds of each worker that waits for the search or the store;
-            without an idle worker, the CPU seconds of search and store (trainings lose these if no core is free).
+        held_s: overhead in worker seconds. Each worker that waits for the search or the store counts its wall seconds.
+            If no worker waits, CPU seconds of search and store count, as trainings may lose them.
     """
 
     search_s: float = 0.0

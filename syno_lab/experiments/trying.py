@@ -46,8 +46,8 @@ def broken_layers(
 ) -> dict[str, str]:
     """Return the layers that operators cannot replace: by the layer's name, the error of the network with an operator.
 
-    All layers are tried together. If the try fails, halves are tried, down to single layers. All other layers
-    work with operators at the same time. Each try uses a new copy of the network. The lab's own networks need no try.
+    All layers are tried together. If the try fails, halves are tried, down to single layers. The network works with
+    operators in all other layers at once. Each try uses a new copy of the network. The lab's own networks need no try.
 
     Args:
         request: a request without an operator.

@@ -1,12 +1,12 @@
 """Tunes trials about as accurate as the baseline, while the search continues (Algorithm 1, lines 6 to 9).
 
 Each trial within the margin becomes a job of kind ``tune`` in the search's lab. When the job ends, the trial's latency
-goes to the store. The latency is that of the whole network in Relax, on the target (:mod:`syno_lab.tuning.job`), or a
-quick estimate: the sum over the replaced layers of calls x milliseconds, for one example. Layers of one size are one
-task. The sum leaves out biases, the pooling for a stride and all other layers: their costs do not depend on the
-operator. If the latency is an objective of the search, every trained trial is tuned. A failed tuning does not end the
-search; the job's reason is shown with the trial. Whole networks are tuned one after another, because they share records
-and would disturb each other.
+goes to the store. It is the whole network's latency in Relax, on the target (:mod:`syno_lab.tuning.job`), or a quick
+estimate: the sum over the replaced layers of calls x milliseconds, for one example. Layers of one size share a tuning.
+The sum leaves out biases, the pooling for a stride and all other layers: their costs do not depend on the operator. If
+the latency is an objective of the search, every trained trial is tuned. A failed tuning does not end the search; the
+job's reason is shown with the trial. Whole networks are tuned one after another, because they share records and would
+disturb each other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OF = "replaced layers"
 
 @dataclass(frozen=True)
 class Layer:
-    """An operator in all layers of one size: ``name`` of the first layer, ``binding``, and the sum of ``calls``."""
+    """An operator in all layers of one size: the first layer's ``name``, the ``binding``, and the sum of ``calls``."""
 
     name: str
     operator: str
@@ -118,8 +118,8 @@ def _merged(layers: Iterable[Layer]) -> list[Layer]:
 
 @dataclass
 class _Pending:
-    number: int | None  # None: the baseline
-    layers: list[Layer] | None  # None: the whole network
+    number: int | None  # None for the baseline.
+    layers: list[Layer] | None  # None for the whole network.
     params: dict[str, JSON]
     running: Running | None = None  # None before the start
 

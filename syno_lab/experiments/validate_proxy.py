@@ -1,8 +1,8 @@
 """Validates proxies: trains operators on each rung and with the full recipe, and compares the rankings.
 
-The operators are drawn at random from the space of a search, within the wish and limits. No proxy has chosen them,
-because operators that a proxy has chosen show little about this proxy. Operators that the first rung rejects as slow
-are replaced by other operators, as in a search. All measurements use held-out training images.
+The operators are drawn at random from the space of a search, within the wish and limits. No proxy chooses operators,
+because its own choice of operators shows little about a proxy. Operators that the first rung rejects as slow are
+replaced by other operators, as in a search. All measurements use held-out training images.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Validation(Plain, frozen=True, kw_only=True):
     Attributes:
         backbone, data, system: the backbone, data and system whose proxies are validated.
         training: the full recipe, as a :class:`.TrialRequest` without an operator.
-        agreements: how well each rung ranks operators by each measure (``40 steps: loss``), and the probe, and the
-            yardsticks FLOPs and parameters. The predictors in ``used`` may choose operators.
+        agreements: how well predictors rank operators: each rung by each measure (``40 steps: loss``), the probe, and
+            the yardsticks FLOPs and parameters. The predictors in ``used`` may choose operators.
         ceiling: the highest correlation to expect, because accuracies of the full recipe differ from seed to seed.
         used, unused: the names of rungs (and ``probe``) that may choose operators, and of rungs that may not, because
             they rank operators no better than FLOPs or parameters.
@@ -144,7 +144,7 @@ def usable_rungs(
 ) -> tuple[tuple[Rung, ...], list[str]]:
     """Return the rungs that a search may use for a request, and for each other rung a line with the reason.
 
-    The last validation of the backbone on the same data counts: a proxy that ranks no better than FLOPs or parameters
+    The last validation of the backbone on the same data decides: a proxy that ranks no better than FLOPs or parameters
     is not used. Without a validation, all rungs are used except rungs that the backbone declares as unproven.
 
     Raises SpecError where the backbone has no rungs.
@@ -461,7 +461,7 @@ class _Work:
         )
 
     def _cpu_s(self, rung: str) -> float:
-        """Return the CPU seconds of a training on the rung, the mean over the finished trainings."""
+        """Return the mean CPU seconds of the finished trainings on the rung."""
         spent = [
             outcome.cpu_s
             for (number, name, _), outcome in self.trained.items()

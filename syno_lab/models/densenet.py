@@ -1,8 +1,8 @@
 """DenseNet-121: every layer of a block reads the outputs of all earlier layers of the block.
 
-Source: G. Huang, Z. Liu, L. van der Maaten, K. Weinberger, Densely Connected Convolutional Networks, CVPR 2017, table 1
-(growth rate 32, compression 1/2). Reference implementation: torchvision's ``densenet121``, with the same parameters
-(7,978,856 at 1000 classes) and multiply-adds (2.83e9 on 224 x 224). Shapes: B images, C channels, H rows, W columns.
+Source: Huang, Liu, van der Maaten, Weinberger, Densely Connected Convolutional Networks, CVPR 2017, table 1 (growth
+rate 32, compression 1/2). Reference implementation: torchvision's ``densenet121``, with the same parameters (7,978,856
+at 1000 classes) and multiply-adds (2.83e9 on 224 x 224). Shapes: B images, C channels, H rows, W columns.
 """
 
 from __future__ import annotations

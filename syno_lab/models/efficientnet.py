@@ -1,6 +1,6 @@
 """EfficientNet-V2-S: inverted residual blocks; the early blocks have a dense 3x3 convolution.
 
-Source: M. Tan, Q. Le, EfficientNetV2: Smaller Models and Faster Training, ICML 2021, table 4. Reference implementation:
+Source: Tan, Le, EfficientNetV2: Smaller Models and Faster Training, ICML 2021, table 4. Reference implementation:
 torchvision's ``efficientnet_v2_s``, with the same parameters (21,458,488 at 1000 classes) and multiply-adds (8.37e9 on
 384 x 384). Dropout (0.2), stochastic depth (up to 0.2) and the normalisations' epsilon (1e-3) are torchvision's.
 Shapes: B images, C channels, H rows, W columns.

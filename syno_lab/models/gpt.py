@@ -1,10 +1,10 @@
 """GPT-2 and a tiny GPT: transformers that predict the next token.
 
-Source: A. Radford, J. Wu, R. Child, D. Luan, D. Amodei, I. Sutskever, Language Models are Unsupervised Multitask
-Learners, 2019. Reference implementation: ``gpt2`` of openai/gpt-2 and of Hugging Face's transformers
-(``GPT2LMHeadModel``). The small model has the same 124,439,808 parameters; its authors call it 117M. The projection to
-queries, keys and values is a single linear layer ``qkv``, which Syno replaces (section 9.3). Shapes: B texts, T tokens,
-V the vocabulary, D the width.
+Source: Radford, Wu, Child, Luan, Amodei, Sutskever, Language Models are Unsupervised Multitask Learners, 2019.
+Reference implementation: ``gpt2`` of openai/gpt-2 and of Hugging Face's transformers (``GPT2LMHeadModel``). The small
+model has the same 124,439,808 parameters; its authors call it 117M. The projection to queries, keys and values is a
+single linear layer ``qkv``, which Syno replaces (section 9.3). Shapes: B texts, T tokens, V the vocabulary, D the
+width.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class GPT(nn.Module):
         self.norm = nn.LayerNorm(width)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
-                # The more blocks add to a shortcut, the smaller are their last weights (section 2.3 of the report).
+                # If more blocks add to a shortcut, each block's last weights start smaller (section 2.3 of the report).
                 adds = name.endswith(("attention.out.weight", "down.weight"))
                 nn.init.normal_(parameter, std=_DEVIATION * ((2 * layers) ** -0.5 if adds else 1.0))
             elif name.endswith("bias"):

@@ -2,7 +2,7 @@
 
 One forward pass over an example shows the layers, so any ``nn.Module`` works. The module may be a backbone of
 :mod:`.registry`, a model that ``transformers`` builds from a configuration, or a user's network. On the meta device, a
-survey needs no memory and no time. On other devices the network is run once.
+survey needs no memory and no time. On other devices a survey runs the network once.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def _taken_type(net: nn.Module, positional: tuple[Tensor, ...]) -> torch.dtype |
 
 
 def arguments(net: nn.Module, example: Example, batch: int = 1) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-    """Return the positional and named arguments to call ``net`` on ``example``; a shape means ``batch`` zero images.
+    """Return the positional and named arguments to call ``net`` on ``example``; a shape is ``batch`` images of zeros.
 
     Raises SpecError for a wrong shape.
     """
@@ -251,7 +251,7 @@ def arguments(net: nn.Module, example: Example, batch: int = 1) -> tuple[tuple[T
 
     def moved(value: Tensor) -> Tensor:
         dtype = weight.dtype if value.is_floating_point() else value.dtype
-        return value.detach().to(weight.device, dtype, copy=True)  # a copy, because layers may work in place
+        return value.detach().to(weight.device, dtype, copy=True)  # a copy, because layers may change it
 
     if isinstance(example, Mapping):
         return (), {name: moved(value) for name, value in example.items()}

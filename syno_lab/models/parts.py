@@ -64,7 +64,7 @@ def scale_images(images: Tensor, resolution: int) -> Tensor:
 class AtResolution(nn.Module):
     """Run ``network`` on images scaled to ``resolution``, so that stored, moved and augmented images stay small.
 
-    Syno, section 9.1: CIFAR-100 at the size of ImageNet's images.
+    Syno's section 9.1 trains on CIFAR-100 at the size of ImageNet's images.
     """
 
     def __init__(self, network: nn.Module, resolution: int) -> None:

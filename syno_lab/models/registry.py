@@ -196,7 +196,7 @@ def backbone(name: str) -> Backbone:
     if name.startswith(OWN):
         if name not in _OFFERED:
             raise SpecError(
-                f"expected a network that this process was given, found {quoted(name)}; name it again, by --model or "
+                f"expected a network that this process has loaded, found {quoted(name)}; name it again, by --model or "
                 "as the model of syno_lab.improve"
             )
         return _OFFERED[name]

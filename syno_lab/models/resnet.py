@@ -1,16 +1,16 @@
 """Residual networks: He et al.'s networks for CIFAR and ImageNet, and ResNeXt-29 with 2 groups of 64 channels.
 
-Source: K. He, X. Zhang, S. Ren, J. Sun, Deep Residual Learning for Image Recognition, CVPR 2016, section 4.2 (CIFAR)
-and table 1 (ImageNet, with projections where the shape changes). Reference implementation of the ImageNet networks:
-torchvision's ``resnet18`` and ``resnet34``. Parameters (11,689,512 and 21,797,672 at 1000 classes), multiply-adds
-(1.81e9 and 3.66e9 on 224 x 224) and names of layers are torchvision's.
+Source: He, Zhang, Ren, Sun, Deep Residual Learning for Image Recognition, CVPR 2016, section 4.2 (CIFAR) and table 1
+(ImageNet, with projections where the shape changes). Reference implementation of the ImageNet networks: torchvision's
+``resnet18`` and ``resnet34``. Parameters (11,689,512 and 21,797,672 at 1000 classes), multiply-adds (1.81e9 and 3.66e9
+on 224 x 224) and names of layers are torchvision's.
 
-Source of ResNeXt: S. Xie, R. Girshick, P. Dollár, Z. Tu, K. He, Aggregated Residual Transformations for Deep Neural
-Networks, CVPR 2017, section 5.3 (networks of 29 layers). The paper's own 29-layer networks have 8 or 16 groups of 64
-channels (34.4 and 68.1 million parameters). The paper's blocks have four times as many output channels as channels in
-their groups. Syno's ResNeXt-29-2x64D is a smaller variant in kuangliu/pytorch-cifar (``ResNeXt29_2x64d``), which is the
-reference here. The variant has a 1x1 convolution as the first layer and three stages of three blocks. A block of the
-variant has twice as many output channels as channels in its groups. The variant has 9,128,778 parameters at 10 classes.
+Source of ResNeXt: Xie, Girshick, Dollár, Tu, He, Aggregated Residual Transformations for Deep Neural Networks, CVPR
+2017, section 5.3 (networks of 29 layers). The paper's own 29-layer networks have 8 or 16 groups of 64 channels (34.4
+and 68.1 million parameters). The paper's blocks have four times as many output channels as channels in their groups.
+Syno's ResNeXt-29-2x64D is a smaller variant in kuangliu/pytorch-cifar (``ResNeXt29_2x64d``), which is the reference
+here. The variant has a 1x1 convolution as the first layer and three stages of three blocks. A block of the variant has
+twice as many output channels as channels in its groups. The variant has 9,128,778 parameters at 10 classes.
 
 Shapes: B images, C channels, H rows, W columns.
 """

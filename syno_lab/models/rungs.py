@@ -27,10 +27,10 @@ class Rung:
     Attributes:
         name: the displayed name, unique among the backbone's rungs.
         changes: the fields of a :class:`syno_lab.trial.TrialRequest` that make the proxy. Sizes are upper bounds:
-            smaller sizes in a request stay. ``options`` are merged. No changes mean the network with the full recipe.
+            smaller sizes in a request stay. ``options`` are merged. Empty: the network with the full recipe.
         seeds: the number of trainings of an operator on this rung, with seeds from 0 up; the reward is their mean.
         keep: the share of the rung's trials that continue on the next rung, above 0 and at most 1.
-        measure: the measure by which the rung ranks.
+        measure: the measure by which the rung ranks operators.
         unproven: whether the rung must first be validated: it must rank better than FLOPs and parameters do.
 
     Raises SpecError for numbers out of range.

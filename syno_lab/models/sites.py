@@ -200,7 +200,7 @@ def derived_wants(sites: Iterable[Site], strides: Strides = "pool") -> tuple[Wis
 
 
 def _marks(site: Site, strides: Strides) -> list[Letter]:
-    """Return the marks of a layer's input axes after the fixed first axis; a becomes m."""
+    """Return the marks of a layer's input axes after the fixed first axis, with ``m`` in place of ``a``."""
     channels: Letter = "m" if site.in_channels > site.groups else "o"
     if site.kind == "linear":
         return [channels]

@@ -133,7 +133,7 @@ def put_in(
     """Return ``net`` with ``operator`` at each site, in a copy unless ``in_place``, and the result for each site.
 
     Every site gets new weights, with the device and dtype of the replaced weights. An earlier operator at a site is
-    replaced. ``partial``: whether layers that it does not fit may stay. ``example``: an example for
+    replaced. ``partial``: whether layers that the operator does not fit may stay. ``example``: an example for
     :func:`.survey`; a copy of the changed network runs it once in evaluation and once in training. Raises SpecError
     when the operator fits nowhere, when it does not fit everywhere and ``partial`` is not set, or when the network
     fails with ``example``. The network is unchanged then.

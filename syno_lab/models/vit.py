@@ -1,10 +1,9 @@
 """A vision transformer that is small enough for two cores, for images of 32 x 32 pixels.
 
 Source: A. Dosovitskiy et al., An Image is Worth 16x16 Words: Transformers for Image Recognition at Scale, ICLR 2021,
-with the changes of L. Beyer, X. Zhai, A. Kolesnikov, Better plain ViT baselines for ImageNet-1k, 2022: positions as
-fixed sines and cosines, and the mean over the tokens instead of a class token. The size is the lab's own: patches of 4
-x 4 pixels, and layers like those of the small GPT. Shapes: B images, H rows and W columns of patches, T = H W tokens, D
-the width.
+with the changes of Beyer, Zhai, Kolesnikov, Better plain ViT baselines for ImageNet-1k, 2022: positions as fixed sines
+and cosines, and the mean over the tokens instead of a class token. The size is the lab's own: patches of 4 x 4 pixels,
+and layers like those of the small GPT. Shapes: B images, H rows and W columns of patches, T = H W tokens, D the width.
 """
 
 from __future__ import annotations

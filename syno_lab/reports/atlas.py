@@ -3,11 +3,11 @@
 The distance of two operators is the Euclidean distance of their traits at the sizes of one layer, :data:`LAYER`.
 Searches compare operators by the same traits (:meth:`syno_lab.protocol.System.traits`). Traits are the range of each
 axis that the middle output element reads, the kernel's effective ranks, multiply-adds and parameters, mostly as
-logarithms to the base 2. If only one of two operators has a trait, the other has the value 0. At distance 0, no trait
-distinguishes the two operators. Systems have different traits, so operators of two systems are too far apart.
+logarithms to the base 2. A trait that only one of two operators has is 0 for the other operator. At distance 0, no
+trait distinguishes the two operators. Systems have different traits, so distances between systems are too large.
 
-The plane comes from classical multidimensional scaling (Torgerson, Psychometrika 17, 1952). It preserves more of the
-squared distances than any other plane, namely the share :attr:`Atlas.kept`. The result has no random part.
+The plane comes from classical multidimensional scaling (Torgerson, Psychometrika 17, 1952). This plane preserves more
+of the squared distances than any other plane, namely the share :attr:`Atlas.kept`. The result has no random part.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from syno_lab.systems import all_systems, binding_for, read_operator, system_of
 #: The layer at whose sizes operators are compared, a 3x3 convolution.
 LAYER: Mapping[str, int] = {**layers.LAYER, "s": 1, "window_h": 3, "window_w": 3}
 _SHAPE = (1, 64, 28, 28)
-#: The largest number of a lab's operators in an atlas: those with the best results.
+#: The largest number of a lab's operators in an atlas, which has the operators with the best results.
 MOST = 300
 #: The distance below which two operators are drawn at one point.
 _SAME = 1e-6

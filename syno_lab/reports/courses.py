@@ -19,7 +19,7 @@ from syno_lab.store.rungs import BASELINE, FINAL
 class Course(NamedTuple):
     """A curve of a figure, with the number, name and state of its job. The job number is 0 for a training in rungs.
 
-    ``kind`` is ``train`` (epoch and accuracy) or ``tune`` (trial and the best latency in ms after it). ``points`` are
+    ``kind`` is ``train`` (epoch and accuracy) or ``tune`` (trial and the best latency in ms so far). ``points`` are
     pairs of the two values for its ``kind``. ``losses`` are triples of epoch, training loss and test loss, in nats.
     ``rung`` is the training's rung in a search, or empty for the full recipe.
     """
@@ -43,7 +43,7 @@ class Course(NamedTuple):
 
 
 class _Tuning(msgspec.Struct, frozen=True):
-    """The curve of one operator of a tuning: pairs of a trial and the best latency in ms after it."""
+    """The curve of one operator of a tuning: pairs of a trial's number and the best latency in ms so far."""
 
     label: str = ""
     history: tuple[tuple[float, float | None], ...] = ()

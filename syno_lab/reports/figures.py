@@ -35,7 +35,7 @@ COLOURS = ("#2a7fd4", "#d55e00", "#009e73", "#cc79a7", "#b58900", "#56b4e9", "#9
 
 
 def plain(text: str) -> str:
-    """Return a name so that plotly shows each of its letters, and reads no markup in it."""
+    """Escape a name, so that plotly shows all its letters and reads no markup."""
     return escape(printable(text), quote=False)
 
 
@@ -46,7 +46,7 @@ def blank(x: str = "", y: str = "", title: str = "") -> Figure:
 
     for name, ink, ground, line in (("", "#222222", "#ffffff", "#e0e0e0"), ("-dark", "#e6e6e6", "#1b1b1b", "#444444")):
         if f"syno-lab{name}" in plotly.io.templates:
-            continue  # it may have the user's own changes
+            continue  # a registered template may have the user's changes
         axis = {"gridcolor": line, "linecolor": line, "zerolinecolor": line, "automargin": True}
         look: dict[str, Any] = {"paper_bgcolor": ground, "plot_bgcolor": ground, "xaxis": axis, "yaxis": axis}
         look |= {"colorway": COLOURS, "font": {"family": "system-ui, sans-serif", "size": 13, "color": ink}}
@@ -66,7 +66,7 @@ def bars_of(values: Sequence[float], spans: Sequence[tuple[float, float] | None]
 def front_figure(front: Front, title: str = "", published: Sequence[Stated] = ()) -> Figure:
     """Return the figure of a front: a trace for each kind of point and system, the front's line, the intervals.
 
-    A third axis is the colour. A point's ``customdata`` is the key of the trial. ``published`` as of
+    A third axis is the colour. A point's ``customdata`` is the key of the trial. ``published`` is as for
     :func:`.front_picture`. Raises StoreError where no trial has a value on all axes.
     """
     front.check()
@@ -85,7 +85,7 @@ def front_figure(front: Front, title: str = "", published: Sequence[Stated] = ()
         for side, axis in enumerate("xy"):
             given[axis] = [point.values[side] for point in points]
             given[f"error_{axis}"] = bars_of(given[axis], [(*point.intervals, None, None)[side] for point in points])
-        marker["line"] = {"width": 2 if kind == KNOWN else 0}  # of a hollow mark only the line is seen
+        marker["line"] = {"width": 2 if kind == KNOWN else 0}  # a hollow mark shows only its line
         texts, hover = [plain(point.name) for point in points], "%{text}<br>%{x:.4s}, %{y:.4g}<extra></extra>"
         figure.add_scatter(mode="markers", marker=marker, text=texts, hovertemplate=hover, **given)
     if z:
@@ -98,7 +98,7 @@ def front_figure(front: Front, title: str = "", published: Sequence[Stated] = ()
 
 
 def courses_figure(courses: Sequence[Course]) -> Figure:
-    """Return a figure of curves with one trace each; curves of other measures (:attr:`.Course.chart`) below each other.
+    """Return a figure with a trace for each curve; each measure (:attr:`.Course.chart`) has its own plot.
 
     Raises StoreError where no curve has a point.
     """
@@ -119,7 +119,7 @@ def courses_figure(courses: Sequence[Course]) -> Figure:
 
 
 def funnel_figure(progress: Progress) -> Figure:
-    """Return the numbers of operators by stage on a logarithmic axis. Raises StoreError where none was drawn yet."""
+    """Return the numbers of operators by stage on a logarithmic axis. Raises StoreError before the first draw."""
     names, numbers = [plain(stage.name) for stage in progress.stages], [stage.number for stage in progress.stages]
     if not any(numbers):
         raise StoreError(f"funnel of {progress.name}: expected a drawn operator, found none; wait for the first draws")

@@ -101,7 +101,7 @@ def _finals(front: Front) -> str:
 
 
 def front_picture(front: Front, form: str = "svg", *, title: str = "Trials", published: Sequence[Stated] = ()) -> bytes:
-    """Draw a front for a page as ``svg`` or ``png``, as :class:`FrontFigure` does, whose arguments these are.
+    """Draw a front for a page as ``svg`` or ``png``, with the arguments of :class:`FrontFigure`.
 
     Raises FormatError for any other ``form``.
     """

@@ -38,7 +38,7 @@ _OTHERS = {
     MORE_SEEDS: "the best of the last rung again",
 }
 _LONGEST, _LONGEST_SENTENCE = 60, 200
-_MOST_TIED = 3  # names of equal operators in one row
+_MOST_TIED = 3  # the most names of equal operators in one row
 
 
 class Stage(NamedTuple):
@@ -138,7 +138,7 @@ def _sentence(text: str) -> str:
 
 
 def plan_table(plan: Progress) -> Table:
-    """Return the plan: for each part its trainings, seconds of a training and of all, and minutes with busy workers."""
+    """Return the plan: each part's number of trainings, seconds of one and of all, and minutes with busy workers."""
     rows: list[list[Cell]] = [
         [
             f"{part.name}: {_OTHERS[part.name]}" if part.name in _OTHERS else part.name,
@@ -198,7 +198,7 @@ def headline(progress: Progress) -> str:
 def front_points(points: Sequence[Point], finalists: Collection[int | None], *, is_whole: bool) -> list[list[Point]]:
     """Return the points that no point beats in accuracy and FLOPs, and the finalists, the cheapest first.
 
-    Other points than finalists are joined to one group if a reader sees the same numbers. ``is_whole``: all points.
+    Points that show equal numbers form one group; finalists stay single. ``is_whole``: all points.
     """
     ordered = sorted(points, key=lambda point: point.ratio)
     values = [{"accuracy": point.accuracy, "ratio": point.ratio} for point in ordered]

@@ -377,7 +377,7 @@ def _baseline(
 ) -> TrialRow | None:
     """Return the row of the network without an operator: the mean over the search's seeds, and its tuned latency.
 
-    While the search runs, the baseline is in its jobs, later in its result. A search in one process has no jobs.
+    Its data are in the search's jobs, and after the end in its result. A search in one process has no jobs.
     """
     start = f"{log.name}: baseline, seed "
     outcomes = [

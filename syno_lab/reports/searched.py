@@ -55,7 +55,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
         score: the probe's score, in a search without training.
         accuracy: the accuracy from 0 to 1, or None.
         flops_ratio: FLOPs of the whole network divided by the baseline's FLOPs.
-        replaced_ratio: FLOPs of the operator in all slots divided by those of the replaced layers; None in a search of
+        replaced_ratio: FLOPs of the operator in all slots divided by the replaced layers' FLOPs; None in a search of
             whole networks.
         params: parameters of the network.
         known: the name of the operator, if it is known.
@@ -162,10 +162,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What trainings of the baseline show before operators are trained.
 
     Attributes:
-        measure: ``accuracy``, or ``loss`` (of a text, in nats); ``value``: its mean; ``chance``: that of a guess.
+        measure: ``accuracy``, or ``loss`` (of a text, in nats); ``value``: its mean; ``chance``: a guess's value.
         gain: how much the measure still improved in the last third of the training; None for fewer than 3 epochs.
-        least: the least difference that the finals decide, with a probability of 80 %.
-        examples, seeds: their numbers in the finals; ``trainings``: the number of trainings of the baseline so far.
+        least: the least difference that the finals detect with a probability of 80 %.
+        examples, seeds: test examples and seeds of the finals; ``trainings``: the baseline's trainings so far.
     """
 
     measure: Literal["accuracy", "loss"] = "accuracy"
@@ -244,7 +244,7 @@ class Taken(msgspec.Struct, frozen=True):
     Attributes:
         wall_s: wall seconds.
         cpu_s: CPU seconds by purpose; ``search_process_s``: CPU seconds of the search's own process.
-        idle: the share of the workers' wall time without a training, whatever other load the machine had.
+        idle: the share of the workers' wall time without a training, independent of other load on the machine.
         shares: shares of ``workers`` x wall time by purpose; ``rest``: the store, jobs, surrogate and idle workers.
     """
 
@@ -320,7 +320,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
         idle_share: the share of the workers' time without a training: proposing, starting processes, loading data.
         last_failure: the last trial that ended without an accuracy, and the reason.
         uses_probe: whether the probe's score chooses the proposed operators.
-        begun_at: the number of trainings that the queue had when the search went on after its end; 0 before its end.
+        begun_at: the length of the queue when the ended search was continued with more minutes; else 0.
         evidence: what the baseline's first trainings show; None before their end, and without finals.
         funnel: the funnel, or None.
         best: the best discovered operator within each share of FLOPs.

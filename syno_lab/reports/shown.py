@@ -126,7 +126,7 @@ def shown_front(front: Front, title: str, published: Sequence[Stated] = ()) -> d
 def shown_finals(
     front: Front, rows: Sequence[TrialRow], sources: Sequence[Source], baselines: Mapping[str, TrialRow] | None
 ) -> dict[str, Any]:
-    """Return what a page draws over a cloud of accuracies on a rung; no finals for another second axis.
+    """Return the finals to draw over points with an accuracy on a rung; none if the second axis is no such accuracy.
 
     ``finals`` has the index of the point, the accuracy in the finals and the ends of its interval; ``baseline`` the
     baseline's mean in the finals, and the least and the greatest accuracy of its seeds, if the rows have one baseline.
@@ -199,9 +199,9 @@ def shown_progress(reading: Reading, source: Source, progress: Progress) -> dict
 
 
 def usual_measure(rows: Iterable[TrialRow]) -> str:
-    """Return the axis by which trials are compared by default: of the accuracies that most trials have, the best.
+    """Return the default axis to compare trials: the accuracy, of full trainings or on a rung, that most trials have.
 
-    This is the accuracy of full trainings or on the last rung that all have; without any, the score of the probe.
+    In a tie, full trainings come first, then later rungs. Without an accuracy, the axis is the probe's score.
     """
     trials = [row for row in rows if not row.is_baseline]
     names = ["accuracy", *(RUNG + rung for rung in reversed(rungs_among(trials)))]

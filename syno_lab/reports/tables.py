@@ -12,7 +12,7 @@ from syno_lab.reports.rows import LATENCY, RUNG, TrialRow, rungs_among
 if TYPE_CHECKING:
     import pandas as pd
 
-#: The columns before the columns for rungs and targets, and the columns after them.
+#: The first columns of a table, which precede the columns for rungs and targets, and the last columns.
 FIRST = ("source", "number", "label", "known", "state", "rung", "accuracy", "flops", "params", "memory_mib", "probe")
 LAST = (
     "on_front",

@@ -82,7 +82,7 @@ class Store(Closing):
         if text is not None and log.settings != json.loads(text):
             raise StoreError(
                 f"search {quoted(name)} in {self.path} was made with other settings: "
-                f"{difference(log.settings, json.loads(text))}; give them as they were, or another name"
+                f"{difference(log.settings, json.loads(text))}; repeat the old settings, or take another name"
             )
         return log
 

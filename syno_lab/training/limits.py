@@ -31,7 +31,7 @@ STANDSTILL, STANDSTILL_S = 20, 5.0
 
 
 class Stop(Exception):  # noqa: N818 - not an error: it carries the reason out of the loops
-    """The exception that ends a training; it says how the training ended, and the reason of a divergence."""
+    """The exception that ends a training, with the way in which the training ended, and the reason."""
 
     def __init__(self, stopped: Stopped, reason: str = "") -> None:
         super().__init__(stopped)
@@ -40,7 +40,7 @@ class Stop(Exception):  # noqa: N818 - not an error: it carries the reason out o
 
 
 def projected_s(reason: str) -> float | None:
-    """Return the seconds in the reason of a training that gave up (:meth:`Limits.project`); None for other reasons."""
+    """Return the projected seconds in the reason of a training that gave up (:meth:`Limits.project`), else None."""
     found = re.match(r"projected (\S+) s of ", reason)
     return float(found[1]) if found else None
 

@@ -186,11 +186,11 @@ class Loop:
         devices = [self.task.device] if self.task.device.type == "cuda" else []
         try:
             # All random numbers come from the seed and the number of the epoch, so a resumed training needs no state of
-            # a generator. fork_rng restores the caller's global generator.
+            # a generator. `fork_rng` restores the caller's global generator.
             with modes_kept(self.module), torch.random.fork_rng(devices=devices):
                 while True:
                     patience, accuracies = self.watch.patience, [record.test_accuracy for record in self.curve]
-                    best = accuracies.index(max(accuracies)) if accuracies else 0  # of equally good epochs, the first
+                    best = accuracies.index(max(accuracies)) if accuracies else 0  # the first of equally good epochs
                     if patience is not None and accuracies and len(accuracies) - 1 - best >= patience:
                         return "early"
                     if len(self.curve) >= self._epochs:

@@ -44,7 +44,7 @@ _REPEATS = 4
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers of a recipe for images: the highest learning rate and weight decay of SGD, and:
+    """The numbers of a recipe for images: SGD's highest learning rate and weight decay, and two more numbers.
 
     ``smoothing``: the share of each label that is divided among all classes (Szegedy et al. 2016, section 7);
     ``crops``: whether training images, except digits, are shifted and mirrored by default.
@@ -68,9 +68,9 @@ smoothing is that of Szegedy et al. 2016: no sweep chose them yet. ``benchmarks/
 class Recipe:
     """An optimizer with the schedule of its learning rate.
 
-    ``learning_rate`` is the highest one by default. ``rate(step, steps)`` is the learning rate at ``step`` of
-    ``steps``, as a share of the highest one. ``largest_norm`` is the upper bound of the norm of all gradients together;
-    None: no bound. :class:`Numbers` describes ``smoothing`` and ``crops``.
+    ``learning_rate`` is the default of the highest learning rate. ``rate(step, steps)`` is the learning rate at
+    ``step`` of ``steps``, as a share of the highest rate. ``largest_norm`` is the upper bound of the norm of all
+    gradients together; None: no bound. :class:`Numbers` describes ``smoothing`` and ``crops``.
     """
 
     name: str
@@ -154,8 +154,7 @@ def inverse_root(step: int, _steps: int) -> float:
     """Return the share of the highest learning rate at ``step`` of a training that a time limit ends.
 
     The share rises linearly for :data:`WARM_UP_STEPS`, then falls with the square root of the step (Vaswani et al.
-    2017, section 5.3; also in Primer, which Syno's section 9.3 follows). The training can thus be stopped fairly at any
-    step.
+    2017, section 5.3; also in Primer, which Syno's section 9.3 follows). So the training may stop at any step.
     """
     return min((step + 1) / WARM_UP_STEPS, math.sqrt(WARM_UP_STEPS / (step + 1)))
 
@@ -172,9 +171,9 @@ def mix(seed: int, stream: int) -> int:
 def fastest_precision(device: str = "cpu") -> Precision:
     """Return ``bfloat16`` if a convolution trains in it at least 1.3 times as fast as in ``float32``, else ``float32``.
 
-    A GPU that supports bfloat16 counts as faster in it. A processor with matrix units for bfloat16 (AMX) is faster in
-    it. A processor with vector instructions alone may be slower: a Xeon with AVX512-BF16 took 1.05 to 1.4 times
-    float32's time for ResNet-20 and ResNet-8. Only processors with such instructions are measured (0.1 s).
+    GPUs that support bfloat16 are not measured and get it. A processor with matrix units for it (AMX) is faster in it.
+    A processor with vector instructions alone may be slower: a Xeon with AVX512-BF16 took 1.05 to 1.4 times float32's
+    time for ResNet-20 and ResNet-8. Only processors with such instructions are measured (0.1 s).
     """
     if device != "cpu":
         has_it = device.startswith("cuda") and torch.cuda.is_available() and torch.cuda.is_bf16_supported()

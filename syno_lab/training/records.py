@@ -68,15 +68,15 @@ class TrainingResult:
     ``accuracy`` is the **best** test accuracy of the epochs in ``curve``, 0 to 1, None if no epoch was completed. The
     choice of the best epoch makes this accuracy slightly too high, unlike :attr:`final_accuracy`. ``stopped``:
 
-    - ``finished``: all epochs were done;
-    - ``early``: the test accuracy did not rise for ``patience`` epochs;
-    - ``pruned``: the judge ended the training, see ``reason``;
-    - ``time``: the time limit was reached; the curve includes the incomplete last epoch;
-    - ``slow``: the measured pace showed that the training would exceed the time limit; the curve ends with the epoch
-      before;
-    - ``diverged``: a loss or a gradient was not a finite number, or all gradients stayed zero; the curve ends with the
-      epoch before;
-    - ``interrupted``: ``should_stop`` returned True; the curve ends with the epoch before.
+    * ``finished``: all epochs were completed.
+    * ``early``: the test accuracy did not rise for ``patience`` epochs.
+    * ``pruned``: the judge ended the training, see ``reason``.
+    * ``time``: the time limit was reached; the curve includes the incomplete last epoch.
+    * ``slow``: the measured pace showed that the training would exceed the time limit; the curve ends with the epoch
+      before.
+    * ``diverged``: a loss or a gradient was not a finite number, or all gradients stayed zero; the curve ends with the
+      epoch before.
+    * ``interrupted``: ``should_stop`` returned True; the curve ends with the epoch before.
 
     ``last_loss`` is the last finite loss of a training batch; ``parameters`` the number of trained parameters;
     ``reason`` says in one line why a training was pruned, diverged or was too slow.

@@ -150,9 +150,9 @@ def train_text(
     An epoch is ``steps`` batches of ``batch_size`` windows of ``context`` tokens, drawn at random from the training
     part. A test uses adjacent windows from the beginning of the test part (at most ``test_windows``). The test loss is
     the mean over the tokens of the test in nats; :attr:`.EpochRecord.perplexity` is its exponential. ``ends_by_clock``
-    is for a training that ``time_limit_s`` ends, not a number of steps (Syno, section 9.3: 30 minutes for each
-    operator): the learning rate falls so that the training can be stopped fairly at any step. Otherwise the learning
-    rate follows one cosine cycle.
+    is for a training that ends by ``time_limit_s``, not after a number of steps (Syno, section 9.3: 30 minutes for each
+    operator). Its schedule of the learning rate allows a stop at any step. Otherwise the learning rate follows one
+    cosine cycle.
 
     ``total_steps`` means the same as ``steps`` of :func:`train`, which describes all other arguments and errors too.
     """
@@ -197,7 +197,7 @@ def _train(
     *,
     raises: bool = False,
 ) -> TrainingResult:
-    """Train on the task's device. The result depends on ``settings``, course, recipe and precision."""
+    """Train on the task's device. The result depends on ``settings``, ``course``, ``recipe`` and ``precision``."""
     all_settings = {**settings, **asdict(course), "recipe": recipe.name, "precision": precision}
     arithmetic = Arithmetic(precision, task.device)
     loop = Loop(module.to(task.device), task, recipe, arithmetic, course, all_settings, checkpoint, watch)

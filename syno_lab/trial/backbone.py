@@ -31,7 +31,7 @@ from syno_lab.trial.own import whose
 from syno_lab.trial.request import TrialRequest
 
 #: Options of all backbones: ``strides`` ("pool" or "shape"), ``pointwise`` (replace 1x1 convolutions too), and lists:
-#: ``match`` has names (patterns) of layers to replace, ``leave`` of layers to keep, ``kinds`` has types of layers
+#: ``match`` and ``leave`` have patterns of names of layers to replace and to keep, ``kinds`` has types of layers
 #: (``conv2d``, ``linear``).
 PLACE_OPTIONS = ("strides", "pointwise", "match", "leave", "kinds")
 

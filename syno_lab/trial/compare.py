@@ -24,7 +24,7 @@ from syno_lab.trial.request import TrialOutcome, TrialRequest
 
 RESAMPLES = 10_000
 _NUMBERS_AT_ONCE = 1 << 24
-#: The least standard deviation of a score between seeds that a plan expects.
+#: A plan assumes at least this standard deviation of a mean score between seeds.
 SEED_SPREAD = 0.01
 #: A network is above chance level if a random guess is as good with a probability of at most 1 / ``ONCE_IN``.
 ONCE_IN = 1000
@@ -90,13 +90,12 @@ def paired_bootstrap(
 def two_way_interval(baseline: ArrayLike, operator: ArrayLike, *, confidence: float = 0.95) -> Interval:
     """Return the mean of ``operator`` - ``baseline`` [S, N], with its t interval over S seeds and N examples.
 
-    The variance is a sum of three parts. For the examples: the variance of the paired differences of the means over
-    the seeds, divided by N; for right and wrong answers with one more difference among them, half of it in each
-    direction (Agresti and Min 2005), because no difference among few examples does not prove that there is none. For
-    the seeds of each network: the variance of the means over the examples, divided by S, and at least what single
-    answers cause. The same seed draws different weights in two networks, so seeds are no pairs. The degrees of freedom
-    are Satterthwaite's (1946). The interval is cautious (``benchmarks/power.py``): the variation of single answers
-    counts in the parts of seeds and examples.
+    The variance is a sum of three parts. The examples add the variance of the paired differences of the means over the
+    seeds, divided by N. Right and wrong answers get one more difference, half in each direction (Agresti and Min 2005),
+    because equal answers to few examples prove no equality. The seeds of each network add the variance of its means
+    over the examples, divided by S, and at least the variance from single answers. A seed draws different weights in
+    two networks, so seeds are not paired. The degrees of freedom are Satterthwaite's (1946). The interval is cautious
+    (``benchmarks/power.py``): seeds and examples both add the variation of single answers.
 
     Raises TrainingError if the shapes differ, if there are fewer than two seeds or examples, or if ``confidence`` is
     not between 0 and 1.
@@ -121,12 +120,12 @@ def two_way_interval(baseline: ArrayLike, operator: ArrayLike, *, confidence: fl
 
 
 def least_difference(baselines: ArrayLike, seeds: int, *, confidence: float = 0.95, power: float = 0.8) -> float:
-    """Return the least difference from the baseline that a comparison on ``seeds`` seeds decides, in the scores' unit.
+    """Return the least difference from the baseline that a comparison on ``seeds`` seeds detects, in the scores' unit.
 
-    The comparison decides it with the probability ``power``. Its variance is estimated from trainings of the baseline,
-    ``baselines`` [T, N]: the operator's answers are as if they differed from the baseline's as much as those of another
-    training, on all seeds alike, and another seed changes the mean by :data:`SEED_SPREAD` or more. With T = 1, the
-    variation of single answers is taken to be that between the examples.
+    ``power`` is the probability that the comparison detects it. The variance comes from T trainings of the baseline,
+    ``baselines`` [T, N]. Two assumptions: an operator's answers differ from the baseline's as much as another
+    training's answers, and a seed changes the mean by :data:`SEED_SPREAD` or more. With T = 1, the variation between
+    examples replaces the variation of single answers.
     """
     scores = np.asarray(baselines, dtype=float)
     trained, count = scores.shape
@@ -240,5 +239,5 @@ def guess_of(request: TrialRequest, labels: NDArray[np.int64] | None) -> float:
 
 
 def is_guess(value: float, guess: float, labels: NDArray[np.int64] | None) -> bool:
-    """Return whether a mean score may be a guess; ``guess`` is that of :func:`guess_of`."""
+    """Return whether a mean score may come from guesses; ``guess`` is the result of :func:`guess_of`."""
     return value >= guess if labels is None else is_at_chance(value, len(labels), guess)

@@ -29,9 +29,9 @@ class Facts:
     """The facts about a request's data that decide the network's shape.
 
     ``domain``: images or text; ``outputs``: classes or tokens of the vocabulary; ``channels``: channels of images;
-    ``size``: height and width of the network's input, of oblongs the less, or the tokens of a window; ``stored_size``:
-    height and width of stored images that are squares; ``shape`` and ``dtype``: of oblong images and of an example of
-    the user's own data.
+    ``size``: height and width of the network's input (the shorter side of oblongs), or the tokens of a window;
+    ``stored_size``: height and width of stored square images; ``shape`` and ``dtype``: set for oblong images and for
+    examples of the user's own data.
     """
 
     domain: Literal["images", "text"]
@@ -86,7 +86,7 @@ def _check_folds(request: TrialRequest) -> None:
             raise SpecError(f"folds: expected no {name} beside {request.folds} folds; leave one of the two out")
     is_own = request.data.startswith(OWN)
     if is_own or (request.data != DIGITS and is_text_file(request.data)):
-        found = "data of your own" if is_own else "a text"  # its two parts may change images in different ways
+        found = "data of your own" if is_own else "a text"  # its two parts may transform images differently
         raise SpecError(f"folds: expected CIFAR, digits or images in class folders, found {found}; leave folds out")
 
 

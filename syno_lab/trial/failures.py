@@ -10,7 +10,7 @@ from syno_lab.errors import SearchError
 
 #: The number of failures for the same reason that ends a search in which no operator was trained.
 ENOUGH = 5
-#: The end of a reason: the line of the user's own file that raised an exception.
+#: Matches the end of a reason, the line of the user's own file that raised an exception.
 _PLACE = re.compile(r"\((?:[^()]+, )?line \d+\)$")
 _NAME = re.compile(r"\b[A-Za-z_]\w*(?=: )")
 
@@ -39,6 +39,6 @@ def check_failures(ended: Iterable[tuple[int, str, str]], least: int = ENOUGH) -
 
 
 def _kind(reason: str) -> tuple[str, ...]:
-    """Return a failure's kind: its exceptions' names and line, or without a line its reason with all numbers as 0."""
+    """Return a key of equal failures: the exceptions' names and code line, or the reason with 0 for all numbers."""
     line = _PLACE.search(reason)
     return (*_NAME.findall(reason), line[0]) if line else (re.sub(r"\d+", "0", reason),)

@@ -21,7 +21,7 @@ def run_folds(
     """Run ``request`` on each of its folds, each in a subfolder of ``folder``; return the outcome on all images.
 
     ``run_trial`` is :func:`.run.run_trial`, and ``rest`` its other arguments. A later call continues from the finished
-    folds and from the checkpoint of an interrupted one. A fold that does not finish ends the trial.
+    folds and from the checkpoint of an interrupted fold. A fold that does not finish ends the trial.
     """
     folds = request.folds or 0
     ended: list[TrialOutcome] = []
@@ -50,7 +50,7 @@ def _pooled(ended: Sequence[TrialOutcome], *, keep_predictions: bool) -> TrialOu
         return float(np.average(np.array(values, float), weights=sizes))
 
     accuracy = mean([outcome.accuracy for outcome in ended])
-    is_even = len({len(outcome.curve) for outcome in ended}) == 1  # else a time limit ended the trainings
+    is_even = len({len(outcome.curve) for outcome in ended}) == 1  # False after a time limit
     rows = zip(*(outcome.curve if is_even else outcome.curve[-1:] for outcome in ended), strict=True)
     curve = [{name: mean([row[name] for row in of_folds]) for name in of_folds[0]} for of_folds in rows]
     return msgspec.structs.replace(

@@ -55,7 +55,7 @@ def one_machine(machines: Iterable[str]) -> str:
     names = sorted({machine for machine in machines if machine})
     if len(names) > 1:
         raise TrainingError(
-            f"expected trainings on one machine to compare, found some on {names[0]} and some on {names[1]}: their "
-            "numbers differ by more than their operators; train the baseline here again"
+            f"expected trainings on one machine to compare, found some on {names[0]} and some on {names[1]}: another "
+            "machine changes the numbers too; train the baseline here again"
         )
     return names[0] if names else ""

@@ -23,9 +23,9 @@ _MOST_PASSES, _MOST_S = 30, 2.0
 class Meter:
     """A context manager that measures the time and memory of this process inside the block.
 
-    ``wall_s``; ``cpu_s`` of all threads; ``peak_mib``: on a CUDA device torch's peak allocation, else the largest
-    growth of the process's resident memory. Linux can reset the peak of resident memory; on other systems, growth below
-    an earlier peak of the process is not measured. The values are final when the block ends.
+    ``wall_s``: wall time; ``cpu_s``: CPU time of all threads; ``peak_mib``: on a CUDA device torch's peak allocation,
+    else the largest growth of the process's resident memory. Linux can reset the peak of resident memory; on other
+    systems, growth below an earlier peak of the process is not measured. The values are final when the block ends.
     """
 
     def __init__(self, device: str = "cpu") -> None:

@@ -70,7 +70,7 @@ def bring(request: TrialRequest) -> None:
     for role, (name, code) in codes_of(request).items():
         if _BROUGHT.get(name) == code:
             continue
-        with torch.random.fork_rng(devices=[]):  # so that a file draws the same numbers in each process
+        with torch.random.fork_rng(devices=[]):  # a file's random numbers are equal in all processes
             torch.manual_seed(0)
             value = code.function() if role.startswith(PRIMITIVE) else code.value()
         if role.startswith(PRIMITIVE):
@@ -83,7 +83,7 @@ def bring(request: TrialRequest) -> None:
 
 
 def whose(name: str) -> str:
-    """Return how a message about a user's function begins, ``make_model of net.py: ``; empty for another name."""
+    """Return the beginning of a message about a user's function, ``make_model of net.py: ``, or "" for other names."""
     code = _BROUGHT.get(name)
     return "" if code is None else f"{code.name} of {code.origin}: "
 
@@ -107,7 +107,7 @@ def check_brought(request: TrialRequest) -> None:
     """
     for name, code in codes_of(request).values():
         if _BROUGHT.get(name) != code:
-            raise CodeError(f"expected code that this process was given, found {quoted(name)}; name its file again")
+            raise CodeError(f"expected code that this process has run, found {quoted(name)}; name its file again")
 
 
 def needs_this_process(request: TrialRequest) -> bool:

@@ -35,18 +35,18 @@ class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         resolution: height and width of images; None: as stored (of class folders: the most common size).
         train_images, test_images: the number of images; None: all. For a text, ``test_images`` is a number of test
             windows (None: 256), and the whole training part is used.
-        holdout: the share of the training images that is held out; of a text, its training part's end. The split
+        holdout: the share of the training images, or of the end of a text's training part, that is held out. The split
             is the same for every seed, and test images stay unread. None: the outcome is measured on the test images.
-        folds: all images are divided into so many folds. Each fold is tested once, after a training on the others; the
-            outcome is that of all images (:mod:`.trial.folds`). Folds depend on the labels alone, not on the seed.
-        fold: train and test only this fold of ``folds``, from 1.
+        folds: the number of parts of all images. Each fold is tested once, after a training on the other folds; the
+            outcome covers all images (:mod:`.trial.folds`). Folds depend on the labels alone, not on the seed.
+        fold: the only fold that is tested, from 1 to ``folds``.
         epochs: with ``budget_s`` and :data:`ENDLESS` epochs, only the time ends the training; the schedule of the
             learning rate then allows a stop at any step.
-        steps: all batches, which the learning rate's cycle spans; one test follows. A stopped training starts again.
+        steps: the batches of the whole training, with one learning-rate cycle and a final test, but no checkpoint.
         threads: the number of threads of a CPU; None: torch's default.
         precision: the type of the operations whose precision autocast lowers.
-        gives_up: whether to end as ``timeout`` as soon as the pace of the batches shows that the time limit is too
-            short, before the limit is reached (for trials that count only when complete; not with ``budget_s``).
+        gives_up: whether to end as ``timeout`` before the time limit, once the pace of the batches shows that it is too
+            short (for trials that count only when complete; not with ``budget_s``).
         probe_steps: with ``gives_up``, the number of first batches whose pace is measured before the trial may end
             early (None: four). ``time_limit_s`` then limits :attr:`TrialOutcome.work_s`, which other load on the
             machine does not change.
@@ -104,7 +104,7 @@ class Searching(Training, total=False):
 
 
 def separated(more: Searching, **limits: object) -> tuple[SearchChoice, Training]:
-    """Return the settings of a search, ``limits`` among them, and those of its trainings.
+    """Return the settings of a search, with ``limits``, and the settings of its trainings.
 
     Raises FormatError where a setting of the search has the wrong type.
     """

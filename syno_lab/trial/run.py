@@ -275,7 +275,7 @@ class _Trial:
         return math.exp(-record.test_loss) if is_text else record.test_accuracy
 
     def per_byte(self, row: dict[str, float]) -> float | None:
-        """Return the perplexity for each byte of a row of :meth:`rows`; None for images."""
+        """Return the perplexity per byte from a row of :meth:`rows`; None for images."""
         if "perplexity" not in row:
             return None
         return math.exp(min(row["test_loss"] / self.bytes_per_token, 700.0))  # a larger exponent overflows a float

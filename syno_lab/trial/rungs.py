@@ -21,8 +21,8 @@ from syno_lab.trial.request import TrialOutcome, TrialRequest
 #: The default share of the training images that are held out, to measure rewards.
 HOLDOUT = 0.2
 
-#: The number of batches after which an operator's pace is measured; and its time limit on a rung: a multiple of the
-#: baseline's time, and at least some seconds, which libraries need for the first batch.
+#: The number of batches after which an operator's pace is measured. The time limit on a rung is a multiple of the
+#: baseline's time, but not below a second, because libraries prepare the first batch.
 PROBE_STEPS = 7
 TIMES_THE_BASELINE = 2.0
 LEAST_LIMIT_S = 1.0

@@ -131,8 +131,8 @@ class TrialWorkers:
 
 def _prepare() -> None:
     """Make a new process ready for trials."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
-    import syno_lab.trial.run  # torch is imported before a trial's time starts
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers.
+    import syno_lab.trial.run  # The import of torch is no part of a trial's time.
 
     assert syno_lab.trial.run
     private.keep_private()

@@ -374,7 +374,7 @@ def test_code_in_a_file_of_the_lab_runs_nothing(tmp_path: Path) -> None:
     request = msgspec.structs.replace(REQUEST, backbone=name_of(code), own={"model": code})
     outcome = run_trial(request, folder=tmp_path / "trial")
     assert outcome.state == "failed"
-    assert "expected a network that this process was given" in outcome.reason
+    assert "expected a network that this process has loaded" in outcome.reason
     with TrialWorker(tmp_path / "log") as worker, pytest.raises(CodeError, match="name its file again"):
         worker.run(request, folder=tmp_path / "trial")
     place = tmp_path / "trainings" / "theirs"

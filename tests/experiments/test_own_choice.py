@@ -131,7 +131,7 @@ def test_code_of_a_strangers_settings_does_not_run(tmp_path: Path) -> None:
     code = {"name": "theirs", "source": f"open({str(mark)!r}, 'w')\ndef theirs(trial): return 1.0", "origin": "x"}
     stored = SearchSettings.from_dict(msgspec.to_builtins(settings()) | {"reward": code, "rules": [code]})
     for read in (own_rules, own_reward, Space, lambda one: run_here(one, tmp_path / "lab")):
-        with pytest.raises(CodeError, match="expected code that this process was given, found 'theirs@"):
+        with pytest.raises(CodeError, match="expected code that this process has run, found 'theirs@"):
             read(stored)
     assert not mark.exists()
     again = SearchSettings.from_dict(msgspec.json.decode(msgspec.json.encode(with_choice(settings(), reward=small))))
