@@ -45,7 +45,7 @@ def computed(net: nn.Module) -> dict[int, Tensor]:
 
 
 def deep_copied(found: Any, memo: dict[int, Any]) -> Any:
-    """Call ``copy.deepcopy`` without gradients, or it would refuse TorchScript weights; restore ``requires_grad``."""
+    """Call ``copy.deepcopy`` without gradients, because TorchScript weights need that; restore ``requires_grad``."""
     with torch.no_grad():
         result = copy.deepcopy(found, memo)
     if isinstance(found, nn.Module) and any(isinstance(part, torch.jit.ScriptModule) for part in found.modules()):

@@ -25,7 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _TICKS = 32  # Calls between two checks of the clock.
-_MEMORY_PERIOD_S = 0.02  # Seconds between two checks of the memory; it grows by about ten megabytes meanwhile.
+_MEMORY_PERIOD_S = 0.02  # Seconds between two checks of the memory; memory grows by about ten megabytes meanwhile.
 _SHARE = 0.5  # The usable share of the machine's free memory, if no limit is set.
 _PAGE_BYTES = resource.getpagesize()
 _SMALL_BYTES = 1 << 26  # smaller allocations are not checked

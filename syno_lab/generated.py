@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _CLASS = "SynoOperator"
 _MADE_BY = "_made_by"
-_COMPILED = "_compiled_call_impl"  # nn.Module.compile sets it, and it refers to the module that was compiled
+_COMPILED = "_compiled_call_impl"  # nn.Module.compile sets this attribute, which refers to the compiled module
 
 
 class _Namespace(ModuleType):

@@ -101,7 +101,7 @@ class Placement(Protocol):
 
     @property
     def places(self) -> Sequence[Place]:
-        """For each layer that may be replaced, in order: whether it is replaced, or the reason.
+        """For each layer that may be replaced, in order: whether it is replaced, or why not.
 
         For an operator that is a whole network: for each part of the old or new network with costs, whether it is new.
         """
@@ -182,8 +182,8 @@ class SpaceRequest:
             names.
         weight_limits: which limits of occurrences apply to the dimensions of weights, in systems that have such limits:
             ``primary`` or ``free``.
-        wants: the wishes that every operator must meet, in the system's notation. None: the mixing of the layers;
-            empty: none.
+        wants: the wishes that every operator must meet, in the system's notation. None: the layers' mixing properties;
+            empty: no wishes.
         drawn: called with the key of every complete operator that a search draws, before ``wants`` is checked. The
             funnel of a search counts these calls.
         wished: called with the key of each operator that meets ``wants``, before its FLOPs are checked. If a space
@@ -310,7 +310,7 @@ class System(Protocol):
         """Return the placement that replaces the layers ``sites`` of a network by the operator."""
 
     def traits(self, operator: Any, binding: Binding) -> Mapping[str, int]:
-        """Return words with numbers from 0 up, similar for operators with similar functions; {} if nothing is known."""
+        """Return traits: numbers from 0 up by word, similar for operators with similar functions; {} without traits."""
 
     def traffic(self, operator: Any, binding: Binding) -> int:
         """Return the number of elements of all tensors that a forward pass creates, including the output."""

@@ -83,7 +83,7 @@ def check_bounds(settings: msgspec.Struct) -> None:
 
 
 class TrainingSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of a training, in a search or alone. Without ``epochs``, those of the ``recipe`` are filled in."""
+    """The settings of a training, in a search or alone. Without ``epochs``, the number in the ``recipe`` is used."""
 
     called: ClassVar[str] = "the settings of a training"
 

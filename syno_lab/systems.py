@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: The most bytes that are read of an operator's JSON, and of a session's text.
 MAX_BYTES, MAX_TEXT = 1 << 20, 1 << 22
-#: The beginnings of the texts of files and sessions, and the least likeness of a suggested name.
+#: How texts of files and of sessions begin, and the least likeness of a suggested name.
 _TEXTS, _ALIKE = ("{", "syno-session:"), 0.7
 #: The environment variable that adds systems (``"format=module:name;…"``) and removes a system (``"format="``).
 VARIABLE = "SYNO_LAB_SYSTEMS"
@@ -179,7 +179,7 @@ def format_named(name: str) -> str:
 
 
 def find_card(words: Sequence[str]) -> PrimitiveCard:
-    """Return the card of a primitive: ``["unfold"]`` means the first system with it; ``["canvas", "unfold"]``, Canvas.
+    """Return the card of a primitive: ``["unfold"]`` of the first system with it, ``["canvas", "unfold"]`` of Canvas.
 
     Upper and lower case are not distinguished. Raises SpecError if no primitive has this name.
     """

@@ -88,7 +88,7 @@ def search(
         name: the name of the search in the lab.
         go_on: whether to continue the search of this name; only the end of the search may change.
         in_process: whether to train in this process, one operator after another, without jobs.
-        more: settings as of :func:`train`, and ``equal_within`` and ``anyway`` as of :func:`syno_lab.improve`.
+        more: settings as for :func:`train`, and ``equal_within`` and ``anyway`` as for :func:`syno_lab.improve`.
 
     Raises:
         SearchError: the lab has a search of this name, or a number is out of range.

@@ -244,7 +244,7 @@ class Cluster:
         ready.unlink(missing_ok=True)
         last = _read(self._file).settings
         settings = self._settings.filled(last)
-        # A scheduler for other machines keeps its key, of which they have copies. Any other scheduler gets a new key.
+        # A scheduler for other machines keeps its key: the machines have copies. Any other scheduler gets a new key.
         last_listen = last.listen if last is not None else ""
         if not settings.listen or settings.listen != last_listen or not (self.home / KEY).is_file():
             tls.make(self.home / KEY)
@@ -312,7 +312,7 @@ class Cluster:
         temporary = self._file.with_suffix(".new")
         try:
             with private.create(temporary) as file:
-                file.write(json.dumps(msgspec.to_builtins(state), indent=1).encode())  # a path may not be UTF-8
+                file.write(json.dumps(msgspec.to_builtins(state), indent=1).encode())  # some paths are not UTF-8
             temporary.replace(self._file)
         except OSError as error:
             raise JobError(f"{temporary} cannot be written to ({error.strerror or error}); make room there") from None
@@ -357,7 +357,7 @@ def dask_environment(key: Path, token: str, names: str | None = None) -> dict[st
         "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1000000",
         "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "inf",
-        # Dask always starts an HTTP server. Without routes that server has no pages until it closes.
+        # Dask always starts an HTTP server. Without routes, the server shows no pages while it runs.
         "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": "[]",
         "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
         **tls.environment(key),

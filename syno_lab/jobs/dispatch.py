@@ -94,7 +94,7 @@ def within(seconds: float, connect: Callable[[], Client]) -> Client:
 
 
 def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str], *, is_again: bool = False) -> Any:
-    """Submit a job to a scheduler under the key of its round. A round runs once, even if several processes submit it.
+    """Submit a job to a scheduler, with a key for its round. A round runs once, even if several processes submit it.
 
     ``is_again`` gives the task a new key. Dask does not run a key again while any client holds the result of that key,
     and two clients in turn could hold it for ever.
@@ -109,7 +109,7 @@ def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str],
     if door.HOME in counted and is_at_home(job.kind, job.resources):
         needs[door.HOME] = 1
     key = f"syno-job-{job.id}-{job.round}" + (f"-{uuid.uuid4().hex}" if is_again else "")
-    # Dask may give a new worker more tasks than it has slots for. The worker then starts no task behind the first one
+    # Dask may give a new worker more tasks than it has slots for. The worker then starts no task behind the first task
     # that waits for a slot, so a driver comes first.
     priority = 0 if job.resources else 1
     future = client.submit(supervise, str(folder), job.id, key=key, resources=needs, priority=priority, pure=False)

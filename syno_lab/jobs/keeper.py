@@ -211,7 +211,7 @@ class Keeper:
             _log.warning("the scheduler at %s lives and does not answer: a new one is started", own.address)
             self._cluster.end(own.address)
             client = connect(self._cluster.endpoint(), OWN_ANSWER_S)
-        # In this order: a thread in `hand_over` must not see the old error once the scheduler answers.
+        # The order matters: a thread in `hand_over` must not see the old error once the scheduler answers.
         self.trouble = ""
         self._silent = None
         return client

@@ -111,7 +111,7 @@ class Ledger:
         return [job for jobs in candidates for job in jobs if self.is_ready(job)]
 
     def is_ready(self, job: JobRecord) -> bool:
-        """Whether a job is waiting and signed, and all jobs that it comes after have finished."""
+        """Whether a job is waiting and signed, and all its predecessors have finished."""
         is_due = job.state == "waiting" and all(self.state(number) == "finished" for number in job.after)
         return is_due and trust.is_signed(self, job)
 

@@ -106,8 +106,8 @@ class Ending(msgspec.Struct, frozen=True):
     """The ending of an attempt.
 
     Attributes:
-        how: ``finished``; ``failed``: the job cannot be done; ``stopped``: by no fault of the job, which waits again or
-            is paused on request; ``died``: the job is poisoned, or tried again from its folder.
+        how: ``finished``; ``failed``: the job cannot be done; ``stopped``: without a fault of the job, which waits
+            again or is paused on request; ``died``: the job is poisoned, or tried again from its folder.
         reason: one line; empty for ``finished``.
         result: the return value of the function, for ``finished``.
         wall_s, cpu_s: the seconds and processor seconds of the attempt.

@@ -232,7 +232,7 @@ class Supervisor:
         self._insist(Ending("died", cause, None, wall_s, cpu_s))
 
     def _give_back(self, reason: str) -> None:
-        """Put the job in the queue again without a death. The attempt's process ends when it finds no lease."""
+        """Queue the job again without counting a death. The attempt's process ends when it finds no lease."""
         self._insist(Ending("stopped", reason))
 
     def _insist(self, ending: Ending) -> None:

@@ -110,7 +110,7 @@ def end_attempt(token: str, patience_s: float = 0.0) -> None:
 
 
 def end_marked(token: str, patience_s: float = 0.0) -> None:
-    """End every process with this text in `TOKEN_VARIABLE`, in the way of `end_attempt`."""
+    """End every process with this text in `TOKEN_VARIABLE`, as `end_attempt` does."""
     deadline = time.monotonic() + patience_s
     if patience_s and _signal(token, signal.SIGTERM):
         while time.monotonic() < deadline and any(identity(pid) for pid in holders(token)):

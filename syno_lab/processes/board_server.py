@@ -3,12 +3,12 @@
 ``python board_server.py --tracker HOST:PORT --key KEY`` (``syno-lab board`` prints the whole command). The server
 differs from TVM's own ``python -m tvm.exec.rpc_server``:
 
-- The tracker gets TVM's version, the architecture, threads and power mode, so that a client refuses a wrong version
+* The tracker gets TVM's version, the architecture, threads and power mode, so that a client refuses a wrong version
   before an upload. A session gets the current clocks, temperature and load.
-- The server continues after a candidate has crashed its session. In TVM's server the crash ends the listening thread
+* The server continues after a candidate has crashed its session. In TVM's server the crash ends the listening thread
   but not the process, and every later request waits for ever.
-- The sessions end when the server is killed. With TVM's server, a session continues and keeps the port.
-- The server registers again after a restart of the tracker, and answers without TVM's delays of 40 ms.
+* The sessions end when the server is killed. With TVM's server, a session continues and keeps the port.
+* The server registers again after a restart of the tracker, and answers without TVM's delays of 40 ms.
 
 Any client of the server can run any code on the board, because TVM's RPC has no password. So the server listens on
 loopback alone, for an SSH tunnel. Only the account of the server may read the server's files.

@@ -152,7 +152,7 @@ class Worker:
         return result
 
     def talk(self, function: Callable[..., None], *arguments: Any, period_s: float) -> Iterator[Any]:
-        """Yield messages of ``function(say, hear, *arguments)`` in the process; None after ``period_s`` without one.
+        """Yield messages of ``function(say, hear, *arguments)`` in the process; None after a silent ``period_s``.
 
         The iterator ends with the function. :meth:`tell` sends messages to the function. Raises as :meth:`call` does.
         """

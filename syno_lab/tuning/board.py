@@ -80,7 +80,7 @@ def local_board(
             )
             stack.callback(end_group, child)
             children[role] = child
-            listener.close()  # the child has its own copy
+            listener.close()  # the child process has a copy of the socket
         late = f"the local RPC server did not register as {quoted(key)} in time; is TVM installed completely?"
         board, end = Board(LOOPBACK, port, key), time.monotonic() + deadline_s
         wait_for(board, lambda entry: entry.free >= devices, children, folder, end, part="the local RPC {}", late=late)

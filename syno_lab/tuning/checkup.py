@@ -146,7 +146,7 @@ def _try_kernel(host: str, port: int, key: str, target: str | None, session_s: f
 
 #: The preset for measuring the operator's unscheduled loops.
 _EFFORT = Effort(repeat=3, min_ms=1)
-#: Seconds for importing NumPy and compiling, in addition to the device's seconds.
+#: Seconds that a check gets for importing NumPy and compiling, in addition to the device's seconds.
 _HOST_S = 60.0
 
 

@@ -1,6 +1,6 @@
 """The process of a tuning: its request, its messages, and its search.
 
-:func:`tune_in_worker` sends the target as TVM writes it. The parent process finds the records of this target, and sends
+:func:`tune_in_worker` sends the target as TVM's text. The parent process finds the records of this target, and sends
 the contents of these records. The process then searches, one batch for each operator in turn, and reports every trial.
 """
 
@@ -65,7 +65,7 @@ class Request:
 class Earlier:
     """Earlier trials of an operator: ``trials`` in its record, and other tunings' trials as the ``start``.
 
-    ``is_answered``: the record has a result of ``trials``; ``is_whole``: the design space has no further candidates.
+    ``is_answered``: the record has their result; ``is_whole``: the design space has no further candidates.
     """
 
     trials: tuple[Trial, ...]
@@ -136,7 +136,7 @@ def load_module(task: TuningTask) -> IRModule:
 
 def tune_in_worker(say: Say, hear: Callable[[], dict[int, Earlier]], request: Request) -> None:
     """Tune all operators of the request; a failed operator does not stop the others. Raises TrackerError."""
-    threads = {"TVM_NUM_THREADS": str(request.threads)}  # a board has threads of its own
+    threads = {"TVM_NUM_THREADS": str(request.threads)}  # A board has its own number of threads.
     # The workers import TVM at the same time as this process.
     runners, builders = WorkerPool(request.boards, request.log, threads), WorkerPool(cores(), request.log)
     with closing(runners), closing(builders):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Plot
 
-#: The number of a trial and the best latency in ms after it, as in :class:`TuningResult.history
+#: The number of a trial and the best latency in ms so far, as in :class:`TuningResult.history
 #: <syno_lab.tuning.values.TuningResult>`.
 History = Sequence[tuple[int, float]]
 

@@ -52,10 +52,10 @@ class _Cut:
 def fuse_stages(schedule: Schedule, block: SBlockRV, cores: int, vector_bits: int) -> list[Schedule]:
     """Return the unchanged schedule, and schedules whose loops over blocks have the stages that only ``block`` reads.
 
-    The rule fits a sum that reads another sum, if no other rule has changed them and ``channel-lanes`` is possible for
-    them in the blocks. An axis of the output must index the sum that is read. Each core needs a block.
+    The rule fits a sum that reads another sum, if no other rule has changed the two sums and ``channel-lanes`` fits
+    both in the blocks. An axis of the output must index the sum that is read. Each core needs a block.
     """
-    look = schedule.copy()  # because reading loops adds steps to a trace
+    look = schedule.copy()  # a copy, because reading loops adds steps to a trace
     last = read_sum(look, block)
     if last is None or last.outer or not has_lanes(last, vector_bits):
         return [schedule]

@@ -158,7 +158,7 @@ def measure(
         # Uniform in [1, 10): see RandomFillForMeasure in TVM's random engine.
         fill = None if inputs is not None else session.get_function("tvm.contrib.random.random_fill_for_measure")
         for shape, dtype in arguments[len(buffers) :]:
-            if not dtype.startswith("float"):  # maybe an index, and only 0 is valid for every table
+            if not dtype.startswith("float"):  # It may be an index; only 0 is valid for every table.
                 buffers.append(tvm.runtime.tensor(np.zeros(shape, dtype), remote))
                 continue
             buffers.append(tvm.runtime.empty(shape, dtype, remote))

@@ -38,8 +38,8 @@ from syno_lab.tuning.sums import Sum, elementwise_readers, moves, own_loops, rea
 _MOST_SUMS = {512: 16}
 _MOST_SUMS_ELSE = 14
 #: TVM allocates a tensor of at least this number of bytes in its workspace, not on the stack. For sums with few terms
-#: the workspace costs time. Measured once on an Intel Xeon with vectors of 512 bits: 16.7 us instead of 14.4 for
-#: Operator 2 on 16 x 32 x 32 (24 terms), no difference for conv2d (144 terms). ``_FEW_TERMS`` was chosen after that.
+#: the workspace costs time. One measurement on an Intel Xeon with vectors of 512 bits: 16.7 us instead of 14.4 for
+#: Operator 2 on 16 x 32 x 32 (24 terms), no difference for conv2d (144 terms). So ``_FEW_TERMS`` is between.
 _STACK_BYTES = 1024
 _FEW_TERMS = 128
 #: The largest number of adjacent vectors. Each vector is loaded; the other factor's elements are mere operands.
@@ -103,7 +103,7 @@ def channel_lanes(schedule: Schedule, block: SBlockRV, vector_bits: int, is_wide
     loaded elements. The unchanged schedule is an alternative if ``is_wide``, if the vectors fill less than half of a
     register, or if the sums are few.
     """
-    look = schedule.copy()  # because reading loops adds steps to a trace
+    look = schedule.copy()  # a copy, because reading loops adds steps to a trace
     total = read_sum(look, block)
     if total is None:
         return [schedule]
@@ -201,7 +201,7 @@ def _tiles(total: Sum, full: int, most: int) -> list[_Tile]:
 
 
 def _tiles_along(total: Sum, plain: _Tile, factors: list[list[Expr]], most: int) -> list[_Tile]:
-    """Return tiles with the vectors of ``plain`` and more than half of the largest number of sums, most sums first."""
+    """Return tiles with the vectors of ``plain`` and more than half of the largest tile's sums, largest first."""
     lanes = (plain.lane, plain.row)
     vectors_most = total.sizes[plain.lane] // plain.width if plain.row is None else total.sizes[plain.row] // plain.rows
     axes = [n for n in reversed(total.stored) if n is not None and n not in lanes and total.sizes[n] > 1]

@@ -260,7 +260,7 @@ def _prepare(
     trace: TraceData | None,
     output: Path,
 ) -> int:
-    """Load the function that :func:`_samples` calls, write its output to a file, and return the calls of a sample."""
+    """Load the function that :func:`_samples` calls, write its output to a file, and return the calls per sample."""
     import numpy as np
 
     operator, binding = read_operator(task.operator), dict(task.binding)

@@ -50,7 +50,7 @@ _EVERYWHERE = ("inline", "tiling", "unroll")
 GPU_RULES = (*_EVERYWHERE, "tensor-cores", "cross-thread", "bind")
 CPU_RULES = tuple(key for key in RULES if key not in ("tensor-cores", "cross-thread", "bind", DEFAULT, FUSION, LANES))
 
-#: Rules that make other sketches than in earlier versions, with their names in records.
+#: Rules whose sketches have changed between versions of the lab, with the rules' present names in records.
 _REVISED = {FUSION: f"{FUSION}:2", LANES: f"{LANES}:4"}
 
 #: Mutators by name; a mutator changes a drawn choice of a candidate.
@@ -94,8 +94,8 @@ PARTS = ("rules", "space", "strategy", "cost_model", "mutators", "postprocessors
 
 @dataclass(frozen=True)
 class Method:
-    """The parts of a search. The default is TVM's own space for the target, with ``fuse-stages`` and ``channel-lanes``,
-    searched by evolution and XGBoost. ``Method(rules=("default",))`` is TVM's own space alone.
+    """The parts of a tuning's search. The default is TVM's own space for the target, with ``fuse-stages`` and
+    ``channel-lanes``, searched by evolution and XGBoost. ``Method(rules=("default",))`` is TVM's own space alone.
 
     ``rules`` are applied to every block in this order: names of :data:`RULES`, and functions of your own, in a notebook
     cell or as ``"file.py:function"``. A rule is called with the schedule and a block of it (``tvm.s_tir``'s

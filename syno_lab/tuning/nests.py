@@ -91,7 +91,7 @@ def _write_body(part: Stmt, kind: str, depth: int, lines: list[str]) -> None:
         value = readable(part.value)
         sums = value.startswith(f"{target} + ")
         lines.append(f"{margin}{target} {'+=' if sums else '='} {value.removeprefix(f'{target} + ')}")
-    else:  # rare: assertions, conditions, lets
+    else:  # rare statements: assertions, conditions, lets
         lines += [margin + line for line in readable(part).splitlines()]
 
 

@@ -174,12 +174,12 @@ def tune_network(
 ) -> NetworkTuning:
     """Tune ``net`` for ``target``, and measure it there: on ``board``, or on this machine without a board.
 
-    ``how`` has the average ``trials`` of a function, or the ``total`` of all functions. TVM's task scheduler gives more
-    trials to the functions that promise the largest savings of time, unless ``scheduler="equal"``. All trials stay in
-    the folder ``records``: a second call adds trials, and the schedules are stored there in MetaSchedule's own format
-    too (in ``schedules``). A function whose tuning fails keeps TVM's unscheduled loops. ``threads`` is the number of
-    threads on this machine; a board has its own number. The input is an example of ``example_shape``; ``tokens``
-    makes it integers, as for texts. The network is measured in ``rounds`` rounds, each with ``repeats`` samples.
+    ``how`` has the average ``trials`` per function, or the ``total`` number. TVM's task scheduler gives more trials to
+    the functions that promise the largest savings of time, unless ``scheduler="equal"``. All trials stay in the folder
+    ``records``: a second call adds trials, and the schedules are stored there in MetaSchedule's own format too (in
+    ``schedules``). A function whose tuning fails keeps TVM's unscheduled loops. ``threads`` is the number of threads on
+    this machine; a board has its own number. The input is an example of ``example_shape``; ``tokens`` makes it
+    integers, as for texts. The network is measured in ``rounds`` rounds, each with ``repeats`` samples.
 
     Raises:
         SpecError: if the network does not accept that shape.
@@ -207,7 +207,7 @@ def tune_functions(
     callbacks = {name: settings.pop(name, None) for name in ("on_progress", "should_stop")}
     options = TuningOptions(work_dir=Path(records) / "logs", store=records, **settings).on(board)
     calls = network_tasks(net, example_shape, target=options.target, tokens=tokens, deadline_s=COMPILE_S)
-    # The most called functions come first, so that they win ties between turns.
+    # The functions with the most calls come first, so that the scheduler prefers them in ties.
     tasks = [
         TuningTask(call.name, call.module, {}, builder=NETWORK_BUILDER, calls=call.calls, digest=call.digest)
         for call in sorted(calls, key=lambda call: -call.calls)

@@ -59,7 +59,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def enough_s(trials: int, operators: int = 1) -> float:
-    """Return enough seconds for ``trials`` of each operator; a trial took up to 12 seconds on a busy machine."""
+    """Return a deadline in seconds for ``trials`` of each operator; a trial took up to 12 seconds on a busy machine."""
     return 600.0 + 15.0 * trials * operators
 
 

@@ -1,4 +1,4 @@
-"""Tuning records: a permanent file for each operator, sizes, dtype, target and TVM, so that nothing is tuned twice.
+"""Tuning records: a file for each operator with sizes, dtype, target and TVM, so that no tuning is repeated.
 
 Lines are only appended to a file, each with its own digest. The first line is the key; the next lines are candidates,
 with schedule and seconds, and results. A complete line survives a kill at any moment. An incomplete or altered line is

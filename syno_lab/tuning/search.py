@@ -97,7 +97,7 @@ class Search:
     stopped: str = "budget"
     # The candidates of the last batch with their seconds.
     news: list[tuple[MeasureCandidate, float | None]] = field(default_factory=list)
-    _tried: dict[int, _Candidate] = field(default_factory=dict)  # by structural hash of the scheduled module
+    _tried: dict[int, _Candidate] = field(default_factory=dict)  # The keys are hashes of scheduled modules.
     _history: list[tuple[int, float]] = field(default_factory=list)
     _trial: int = 0
     _failed: int = 0

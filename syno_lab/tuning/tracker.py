@@ -279,7 +279,7 @@ def check_machines(devices: Iterable[DeviceInfo], expected: str, target: str) ->
 
 
 def _family(machine: str) -> str:
-    """Return the family of an architecture, because a 64-bit Linux kernel may run programs of 32 bits."""
+    """Return an architecture's family, equal for 32 and 64 bits, because a 64-bit Linux may run 32-bit programs."""
     name = machine.lower()
     if name.startswith(("arm", "aarch")):
         return "arm"

@@ -141,7 +141,7 @@ class _Operator:
         return len(self.tried) - self.known
 
     def earlier(self) -> Earlier:
-        """Return the operator's trials so far, and whether they have a result, for the tuning process."""
+        """Return the operator's trials so far, and whether the record has their result, for the tuning process."""
         answer = self.answer if not self.new else None
         is_whole = answer is not None and answer.stopped == "space"
         return Earlier(tuple(self.tried), tuple(self.start), answer is not None, is_whole)
@@ -385,7 +385,7 @@ class _Queue:
         result = replace(
             measured,
             seconds=time.monotonic() - self._started,
-            known=op.known,  # not counting trials of an earlier process of this tuning
+            known=op.known,  # without trials of this tuning's earlier processes
             method=self._how,
             conditions=self._devices.conditions,
         )

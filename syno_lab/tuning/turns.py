@@ -5,8 +5,8 @@ MetaSchedule's ``GradientBased`` selects the programs that promise the largest s
 had produced them.
 
 Trials in the records are used first, without being measured again, and the scheduler receives them as new trials. An
-interrupted tuning thus continues where it stopped, and a program that an earlier network had costs no time. Imports
-TVM: for tuning processes only.
+interrupted tuning thus continues where it stopped, and a program of an earlier network costs no time. Imports TVM: for
+tuning processes only.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def in_small_turns(preset: Preset, share: int) -> Preset:
 
 @dataclass
 class Shared:
-    """The state that operators of a tuning share: the trials ``left``, and an error that ends all of them."""
+    """The state that operators of a tuning share: the number of trials ``left``, and an error that ends the tuning."""
 
     left: int
     failure: TrackerError | None = None

@@ -166,7 +166,7 @@ def both_networks(
             (weight,) = slot.placeholder.parameters()
             original = slot.original.weight
             assert isinstance(original, torch.Tensor)
-            weight.copy_(original.permute(1, 2, 3, 0))  # [C_out, C_in, k, k] to the pGraph's [C_in, k, k, C_out]
+            weight.copy_(original.permute(1, 2, 3, 0))  # from [C_out, C_in, k, k] to the pGraph's [C_in, k, k, C_out]
     return base, replaced, tuple(places)
 
 
