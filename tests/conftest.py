@@ -32,6 +32,9 @@ if "SYNO_LAB_CONFIG" not in os.environ:
     os.environ["SYNO_LAB_CONFIG"] = tempfile.mkdtemp(prefix="syno-lab-config-")
     atexit.register(shutil.rmtree, os.environ["SYNO_LAB_CONFIG"], ignore_errors=True)
 
+# nbformat brings a grammar of addresses for JSON schemas, which no schema here asks for: a second for each process.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
 # A shell starts what runs in the background with SIGINT ignored, and our children would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,7 +6,6 @@ import ast
 import io
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -72,40 +71,43 @@ def modules() -> list[Path]:
     return sorted(ENGINE.rglob("*.py"))
 
 
-def imports(path: Path, *, types: bool = False) -> Iterator[tuple[str, bool]]:
+def imports(path: Path, *, types: bool = False) -> list[tuple[str, bool]]:
     """Every module that a file imports, and whether at once rather than inside a function.
 
     ``types``: imports for the type checker alone too.
     """
-    package = path.relative_to(ROOT).parent.parts
+    return [(module, at_once) for module, at_once, is_type in _imports(path) if types or not is_type]
 
-    def visit(node: ast.AST, at_once: bool) -> Iterator[tuple[str, bool]]:
+
+@cache
+def _imports(path: Path) -> list[tuple[str, bool, bool]]:
+    """Every import with whether it is at once, and whether it is for the type checker alone; a file is read once."""
+    package = path.relative_to(ROOT).parent.parts
+    found: list[tuple[str, bool, bool]] = []
+
+    def visit(node: ast.AST, at_once: bool, is_type: bool) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Import):
-                for name in child.names:
-                    yield name.name, at_once
+                found.extend((name.name, at_once, is_type) for name in child.names)
             elif isinstance(child, ast.ImportFrom):
                 base = package[: len(package) - child.level + 1] if child.level else []
                 module = ".".join([*base, *([child.module] if child.module else [])])
-                whole = [name.name for name in child.names if not is_module(f"{module}.{name.name}")]
-                if whole:  # else modules of a package are imported, not names of the package itself
-                    yield module, at_once
-                for name in child.names:
-                    yield f"{module}.{name.name}", at_once
+                if not all(is_module(f"{module}.{name.name}") for name in child.names):
+                    found.append((module, at_once, is_type))  # names of the package itself, not only its modules
+                found.extend((f"{module}.{name.name}", at_once, is_type) for name in child.names)
             elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-                if types:
-                    yield from ((module, False) for part in child.body for module, _ in _visit_one(part))
-                yield from ((module, at_once) for part in child.orelse for module, _ in visit(part, at_once))
-            else:
-                inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-                yield from visit(child, at_once and not inside)
+                visit(ast.Module(child.body, []), False, True)
+                for part in child.orelse:
+                    visit(part, at_once, is_type)
+            elif not isinstance(child, ast.expr | ast.expr_context):  # expressions hold no imports
+                inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+                visit(child, at_once and not inside, is_type)
 
-    def _visit_one(statement: ast.stmt) -> Iterator[tuple[str, bool]]:
-        return visit(ast.Module([statement], []), False)
-
-    return visit(ast.parse(path.read_text(encoding="utf-8")), True)
+    visit(ast.parse(path.read_text(encoding="utf-8")), True, False)
+    return found
 
 
+@cache
 def is_module(name: str) -> bool:
     place = ROOT.joinpath(*name.split("."))
     return place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
@@ -184,15 +186,18 @@ def open_types() -> tuple[int, int]:
                 for target in node.targets:
                     aliases.setdefault(ast.unparse(target), []).append(node.value)
 
+    def last(node: ast.AST) -> str:
+        return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
     def is_open(node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id in ("Any", "object")
 
     def maps(node: ast.expr, *within: str) -> bool:
         for part in ast.walk(node):
-            name = ast.unparse(part).rpartition(".")[2] if isinstance(part, ast.Name | ast.Attribute) else ""
+            name = last(part)
             if name in aliases and name not in within and any(maps(one, name, *within) for one in aliases[name]):
                 return True
-            is_mapping = isinstance(part, ast.Subscript) and ast.unparse(part.value).rpartition(".")[2] in _MAPPINGS
+            is_mapping = isinstance(part, ast.Subscript) and last(part.value) in _MAPPINGS
             if is_mapping and isinstance(part.slice, ast.Tuple) and is_open(part.slice.elts[-1]):
                 return True
         return False

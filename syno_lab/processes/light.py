@@ -6,12 +6,12 @@ No hook changes TVM permanently: each hook is removed after the import.
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import inspect
 import sys
+import traceback
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -25,9 +25,7 @@ class _Refuse:
     def __init__(self, package: str) -> None:
         self._package = package
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name.partition(".")[0] == self._package:
             raise ModuleNotFoundError(f"{name} is kept out of tuning processes", name=name)
         return None
@@ -56,20 +54,24 @@ def import_xgboost() -> ModuleType:
         return importlib.import_module("xgboost")
 
 
+def _frames(context: int = 0) -> list[inspect.FrameInfo]:
+    """Return the frames of ``inspect.stack()`` without source lines, which the parser does not need."""
+    outer = ((one, one.f_code) for one, _ in traceback.walk_stack(sys._getframe(1)))
+    return [inspect.FrameInfo(one, code.co_filename, one.f_lineno, code.co_name, None, None) for one, code in outer]
+
+
 def tame_intrinsics(*families: str) -> None:
     """Make ``import tvm.s_tir.tensor_intrin`` register only the named families (``x86``, ``arm_cpu``, ``cuda``).
 
     MetaSchedule imports that package before each search. The package parses every CUDA, ROCm and Hexagon intrinsic. For
-    each intrinsic the parser reads source lines of all loaded modules by ``inspect.stack()``. A float32 search would
-    waste 12 CPU seconds on this. Call this after :func:`import_tvm`.
+    each intrinsic the parser looks for source lines in all loaded modules by ``inspect.stack()``: 12 CPU seconds, and
+    36 where PyTorch is loaded too. Call this after :func:`import_tvm`.
     """
     tvm = sys.modules["tvm"]
     package = types.ModuleType(_INTRINSICS)
     package.__path__ = [str(Path(str(tvm.__file__)).parent / "s_tir" / "tensor_intrin")]
-    sys.modules[_INTRINSICS] = package
-    tvm.s_tir.tensor_intrin = package
-    slow = inspect.stack
-    inspect.stack = functools.partial(slow, 0)  # no source lines for the frames of the stack
+    sys.modules[_INTRINSICS] = tvm.s_tir.tensor_intrin = package
+    slow, inspect.stack = inspect.stack, _frames
     try:
         for family in families:
             importlib.import_module(f"{_INTRINSICS}.{family}")
