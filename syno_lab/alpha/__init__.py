@@ -62,7 +62,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'syno_lab.alpha' has no attribute {name!r}")
 
 
-# Modules of graphs and networks do not import pictures, files and properties, so their methods are added here.
+# The modules of graphs and networks import no pictures, files or properties: their methods for these are added here.
 _METHODS: dict[type, dict[str, Any]] = {
     Graph: {
         "dot": _drawing.dot,

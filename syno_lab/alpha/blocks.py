@@ -68,7 +68,7 @@ class Network:
         blocks: the blocks in order.
         head: a graph that may have several outputs and may be empty.
 
-    Raises SpecError where a part does not have one input that is the output of the part before.
+    Raises SpecError unless the only input of each part is the output of the part before.
     """
 
     stem: Graph
@@ -247,7 +247,7 @@ def relative(graph: Graph) -> Graph:
         (shape, *_) = graph.input_shapes(number) or ((),)
         channels, sizes = shape[-1] if shape else 1, {}
         for name, value in node.operation.attributes:
-            # A single group stays a single group; if each group has one channel, their number follows the channels.
+            # A single group stays a single group; groups of one channel each stay groups of one channel.
             if isinstance(value, int) and (name == "features" or (name == "groups" and value == channels)):
                 sizes[name] = Rel(value, channels)
         nodes.append(replace(node, operation=node.operation.replace(**sizes)))

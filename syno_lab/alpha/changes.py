@@ -59,7 +59,7 @@ class Change:
             raise SpecError(f"expected a change of a shape, a depth or an entry of mixing, found {quoted(self.key)}")
         changed: dict[str, Any] = {self.name: None if value is None else ((value,),)}
         properties = replace(draft.properties, **changed)
-        # The values of a chain do not depend on the wanted properties, so the draft keeps them.
+        # The draft keeps the chain's values, which do not depend on the wanted properties.
         return replace(draft, properties=properties)
 
     def _marks(self, matrix: Pairing) -> Pairing:
@@ -154,7 +154,7 @@ def wanted(draft: Draft, name: str) -> Any:
 
 
 def wanted_mixing(draft: Draft) -> Pairing:
-    """Return the wanted matrix; without a wanted matrix, a matrix of x for the wanted or else the present shape."""
+    """Return the wanted matrix; without a wanted matrix, a matrix of marks x for the wanted shape, else the present."""
     matrix: Pairing | None = wanted(draft, MIXING.name)
     if matrix is None:
         return nothing(wanted(draft, SHAPE.name) or draft.shape, draft.input_shape)

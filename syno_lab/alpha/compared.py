@@ -172,7 +172,7 @@ def _passed(net: nn.Module, inputs: list[Tensor], training: bool, gradients: boo
     """Run a network with random generators seeded by ``seed``."""
     starts = [x.clone().requires_grad_(gradients and x.is_floating_point()) for x in inputs]
     try:
-        net.train().train(training)  # clears values that a network caches for evaluation
+        net.train().train(training)  # a change of mode clears the network's caches
         net.zero_grad(set_to_none=True)
         with torch.set_grad_enabled(gradients), kept_chance(seed):
             # A network may change its inputs in place, which PyTorch forbids for leaf tensors.

@@ -33,7 +33,7 @@ LOOKS = {
     "weights": ("Σ", WEIGHT.fill, WEIGHT.border),
 }
 _CAPTION_POINTS, _LABEL_POINTS = 12, 10
-_LONGEST = 34  # the most characters of a line in a box
+_LONGEST = 34  # the limit of characters in a line of a box
 
 
 def dot(

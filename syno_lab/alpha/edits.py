@@ -24,7 +24,7 @@ from syno_lab.versioned import read_versioned
 
 FORMAT = "syno-lab-network-edits"
 VERSION = 1
-#: The most edits of one variant; in a search of 800 individuals, a variant has far fewer.
+#: The limit of edits of one variant; in a search of 800 individuals, a variant has far fewer.
 MOST_EDITS = 1000
 _WHAT = "file of edits"
 

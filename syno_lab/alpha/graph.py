@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from syno_lab.alpha.tracing import Origin
     from syno_lab.common.pairing import Pairing
 
-#: The most nodes of one graph; a network with hundreds of layers has fewer nodes.
+#: The limit of nodes of one graph; a network with hundreds of layers has fewer nodes.
 MOST_NODES = 1 << 13
 _DIGEST_BYTES = 16
-#: The most draws of a random region before :meth:`Graph.choose_region` gives up.
+#: The limit of draws of a random region before :meth:`Graph.choose_region` gives up.
 _DRAWS = 64
 
 
@@ -268,13 +268,13 @@ class Graph:
         """Choose a random connected region (section 5; the specification, 2.3); None after 64 draws without success.
 
         The region starts as a random node; random neighbours are added, then all nodes on paths between these nodes. If
-        the region is too large then, a new region is drawn. A region has no opaque nodes.
+        this region is too large, a new region is drawn. A region has no opaque nodes.
 
         Args:
             rng: the random generator.
             among: the nodes that the region may have; None: all nodes of the graph.
             going_on: the probability that one more neighbour is added: 0.75 for CIFAR-10, 0.9 for ImageNet.
-            most: the limit of the region's nodes as a share of ``among``: 0.8 or 0.5; a region has at least one node.
+            most: the limit of the region's nodes, as a share of the nodes ``among``: 0.8 or 0.5; at least one node.
         """
         allowed = set(range(len(self.nodes)) if among is None else among)
         limit = max(1, int(most * len(allowed)))

@@ -17,7 +17,7 @@ from syno_lab.errors import SynoError
 from syno_lab.inputs import count_of
 from syno_lab.sessions.shown import Choice, Explanation, Group, Item, Now, Used, Wanted, Why
 
-#: The most offered candidates of an operation in the menu, and also the most left-out candidates of the operation.
+#: The limit of an operation's offered candidates in the menu, and also of the operation's left-out candidates.
 SHOWN = 40
 NAMES = tuple(row.name for row in PROPERTIES)
 #: For each verdict that leaves a candidate out: the name of the reason, and the section of the paper.

@@ -48,7 +48,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Replay:
-    """An opaque node, which repeats a call of the network; the owner has the call's constants as buffers."""
+    """An opaque node, which repeats a call of the network; the graph's module has the call's constants as buffers."""
 
     what: Opaque
     target: str  # the path of the called module; empty for a function

@@ -5,7 +5,7 @@ graph with the relaxed properties replaces the subgraph in this block and, at ra
 
 The new subgraph has the old output shape if an operation with several inputs follows, such as a residual sum. The
 subgraph is then part of an inner chain, and inner chains keep their shapes (section 4.6). Other output shapes rarely
-fit: in ResNet-20, 6 of 210 fitted.
+fit: in ResNet-20, 6 of 210 such shapes fitted.
 
 Synthesis makes chains. In other graphs (section 4.6 and appendix B.4), the *skeleton* is all operations that have
 several inputs, rearrange axes or are never chosen by synthesis. The skeleton does not change. Synthesis replaces each
@@ -230,8 +230,8 @@ class Mutations:
         operators: operators of other systems, as operations (:func:`.operator_node.operation_of`), that may replace an
             equivalent operation.
         going_on, most: how a random subgraph is chosen, see :meth:`.Graph.choose_region`.
-        attempts: the most draws until a mutation fits. The paper draws once and counts a failure as an individual; more
-            draws help a search that trains each individual.
+        attempts: the limit of draws until a mutation fits. The paper draws once and counts a failure as an individual;
+            more draws help a search that trains each individual.
 
     Raises SpecError for a wrong probability, a sum of probabilities above 1, and an unknown name.
     """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FORMAT = "syno-lab-alpha"
 VERSION = 1
 _WHAT = "αNAS file"
-_LONGEST = 200  # the most characters of the operator's name
+_LONGEST = 200  # the limit of characters in the operator's name
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -112,7 +112,7 @@ class NetworkOperator:
         return self.at(binding).params()
 
     def memory(self, binding: Binding | None = None, /) -> int:
-        """Return the most bytes in float32 that the weights and the tensors need at one time."""
+        """Return the largest number of bytes that the weights and the tensors need at one time, in float32."""
         from syno_lab.alpha.reference import live_elements
 
         graph = self.at(binding)

@@ -2,8 +2,8 @@
 
 A column is an axis of the input. The entries of a column are x or one mark. The mark is *a* if an element of the result
 reads every position of the input axis; then all rows have the mark, because each slice along a result axis has such an
-element. Otherwise the mark is *m* or *o*, by the most positions that one element reads, in rows with slices that read
-every position. So an input axis of length 1 has the mark a, and a stride that skips positions gives x.
+element. Otherwise the mark is *m* if an element reads several positions, else *o*; it is in the rows with slices that
+read every position. So an input axis of length 1 has the mark a, and a stride that skips positions gives x.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from syno_lab.common.pairing import Pairing as Pairing
 from syno_lab.common.wants import Letter
 
 Shape = tuple[int, ...]
-#: The most positions to check for the pairing of an axis; an axis that needs more checks counts as not paired.
+#: The limit of positions to check for the pairing of an axis; an axis that needs more checks counts as not paired.
 _MOST_LOOKS = 1 << 20
 
 
@@ -166,7 +166,7 @@ def _covers(outer: int, size: int, stride: int, length: int, apart: int) -> bool
         return False
     common = gcd(stride, apart)
     step, apart = stride // common, apart // common
-    if step < apart:  # then no position is skipped, and a slice must start late enough in its first position
+    if step < apart:  # a slice skips no position, but must start late enough in its first
         late = (length - 1) * apart - (size - 1) * step
         apart_starts = gcd(size * step, apart)
         if outer >= apart // apart_starts:  # then a slice starts at each multiple of apart_starts

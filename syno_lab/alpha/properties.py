@@ -177,7 +177,7 @@ def divides(before: Shape, after: Shape) -> bool:
 
 
 #: The shape of an output (section 3.3); a shape satisfies only an equal wanted shape. The distance is Definition 4.13
-#: with a_i/b_i - 1 instead of a_i/b_i, because a_i/b_i is not 0 for equal shapes. As a share: that of unequal axes.
+#: with a_i/b_i - 1 instead of a_i/b_i, because a_i/b_i is not 0 for equal shapes. A share: that of unequal axes.
 SHAPE: Property[Shape, Shape] = Property(
     name="shape",
     start=lambda shape: shape,
@@ -291,7 +291,7 @@ def _fewer_pairings(matrix: Pairing, rules: Relax, rng: random.Random) -> Pairin
 
 
 #: The mixing property: how locally input and output axes are paired (section 3.1). Pairings compose as matrices (Lemma
-#: 3.6). The distance counts entries that are too small (Definition 4.9), or is their share of the wanted pairings.
+#: 3.6). The distance is the number of too small entries (Definition 4.9), or their share of the wanted pairings.
 MIXING: Property[Pairing, Pairing] = Property(
     name="mixing",
     start=_identity,

@@ -5,8 +5,8 @@ difference of the two runs shows which sizes grow with the batch, so that all re
 batch. Python runs as usual: a network may branch on sizes, but not on values of tensors, which the meta device does not
 have. (torch.fx's symbolic tracing refuses branches of both kinds, and has no shapes.)
 
-A function that Python calls is recorded as this call. Computations without such a call, as under ``vmap``, are recorded
-as ATen operators, so that none is missed.
+A call of a function from Python is recorded as a call. Computations without such a call, as under ``vmap``, are
+recorded as ATen operators, so that no computation is missed.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def _merged(small: Any, large: Any) -> Any:
 def _are_equal(x: Any, y: Any) -> bool:
     try:
         return bool(x == y)
-    except (RuntimeError, ValueError, NotImplementedError):  # comparisons of TorchScript objects raise these
+    except (RuntimeError, ValueError, NotImplementedError):  # TorchScript objects cannot be compared
         return False
 
 
@@ -350,10 +350,10 @@ class _Recorder(TorchFunctionMode):
     twin: nn.Module
     device: torch.device
     calls: list[Call] = field(default_factory=list)
-    values: list[Tensor] = field(default_factory=list)  # keeps all tensors alive, so that no id is reused
+    values: list[Tensor] = field(default_factory=list)  # all tensors stay alive, so no id is reused
     place: str = ""
     is_inside: bool = False
-    flops: int = 0  # the FLOPs of the call that runs
+    flops: int = 0  # the FLOPs of the running call
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -402,10 +402,10 @@ class _Recorder(TorchFunctionMode):
                 continue
             if isinstance(module, torch.jit.ScriptModule):
                 self._whole += (f"{path}.",)
-                if not hasattr(module, "forward"):  # this module has other methods only
+                if not hasattr(module, "forward"):  # it has only other methods
                     continue
             inner, hooked = wrapped(module), has_hooks(module)
-            whole = bool(path) and is_whole(module)  # a network that is one layer is recorded by its functions
+            whole = bool(path) and is_whole(module)  # of a network of one layer, record the functions
             module.forward = self._watched(path, inner or module.forward, whole and not hooked)
             call = self._watched(path, module._call_impl, whole) if hooked else module.forward
             module._compiled_call_impl = call

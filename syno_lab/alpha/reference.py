@@ -176,7 +176,7 @@ _MEANINGS: dict[str, Callable[..., Array]] = {
 
 
 def live_elements(graph: Graph) -> int:
-    """Return the most elements of tensors, inputs and outputs included, that are in memory at one time."""
+    """Return the largest number of elements of tensors, with inputs and outputs, in memory at one time."""
     alive = {tensor: prod(graph.shapes[tensor]) for tensor in (*range(len(graph.inputs)), *graph.outputs)}
     most = sum(alive.values())
     for number in range(len(graph.nodes)):

@@ -39,7 +39,7 @@ class Settings:
     Attributes:
         mutations: the rules of mutations.
         breadth: the number of mutations in each state.
-        most_edits: the most edits of a variant.
+        most_edits: the limit of edits of a variant.
         accepts: a function that returns whether a network is in the space, for instance by its FLOPs.
 
     Raises SearchError for a number below 1, or more edits than a variant can have.

@@ -125,7 +125,7 @@ def _operator(record: PlaceRecord, state: Draft, where: str) -> NetworkOperator 
     return operator
 
 
-#: The most draws of a chain by the paper's rule; a draw fails in one of six cases (section 5).
+#: The limit of draws of a chain by the paper's rule; a draw fails in one of six cases (section 5).
 ATTEMPTS = 30
 Taken = Operation | Change
 PlaceOf = Place[Draft, Taken]
@@ -294,7 +294,7 @@ def _operator_of(start: Graph | Variant | NetworkOperator) -> NetworkOperator:
 
 
 def _steps(state: Draft, answer: Answer) -> tuple[Operation, ...]:
-    """Return the operations that an answer appends. Raises SynoError for a failure and for a complete draft."""
+    """Return the operations that a synthesis appends. Raises SynoError for a failure and for a complete draft."""
     if answer.draft is None:
         raise SynoError(f"no operations lead to what is wanted from here: {answer.reason}; undo some steps")
     if state.is_complete:

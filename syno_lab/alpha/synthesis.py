@@ -28,13 +28,13 @@ from syno_lab.errors import SearchError, SpecError
 from syno_lab.inputs import LARGEST_SIZE, quoted
 
 Verdict = Literal["progress", "no progress", "infeasible", "represented", "refused"]
-#: The most operations beyond the original's number before the paper's rule gives up (section 5).
+#: The limit of operations beyond the original's number before the paper's rule gives up (section 5).
 SLACK = 2
 #: The operations with an attribute for the number of output channels.
 _SIZED = ("dense", "conv")
 #: The probability that the second pass chooses an equivalent operator of another system, if one exists.
 LENT = 0.5
-#: The most drafts that an enumeration evaluates before it gives up.
+#: The limit of drafts that an enumeration evaluates before it gives up.
 MOST_EVALUATIONS = 20_000
 #: Operations of one name whose properties on a tensor of one shape are equal. The first is the representative, which
 #: synthesis evaluates.
@@ -112,7 +112,7 @@ class Candidate:
         operation: the operation to append.
         distances: the distances from the wanted properties after the operation, by the property's name.
         verdict: ``progress``, ``no progress``, ``infeasible`` (no operations after it lead to the wanted properties) or
-            ``represented`` (another candidate has equal properties). In a session with the user's own rules also
+            ``represented`` (another candidate has equal properties). With the user's own rules, a session also has
             ``refused``.
         reason: the reason for the verdict, in one line.
         draft: the draft after the operation.
@@ -395,7 +395,7 @@ def random_subgraph(start: Draft, rng: random.Random, more: float = 0.5, attempt
 
 
 def hopeless_words(draft: Draft) -> str:
-    """Say which wanted properties, and which entries of mixing, no further operations can satisfy."""
+    """Name the wanted properties, and the entries of mixing, that no further operations can satisfy."""
     names = [name for name, distance in draft.distances.items() if isinf(distance)]
     wanted = draft.properties.mixing[0][0] if MIXING.name in names else None
     value = draft.values[MIXING.name]

@@ -118,7 +118,7 @@ _Sizes = int | Sequence[int] | None
 
 
 def _one(value: _Sizes) -> int | None:
-    """Return the number that a value has along all axes; None if the axes differ."""
+    """Return the number that a value has for all axes; None if the numbers of the axes differ."""
     if isinstance(value, int):
         return value
     return value[0] if isinstance(value, Sequence) and len(set(value)) == 1 and isinstance(value[0], int) else None
@@ -242,7 +242,7 @@ def _are_alike(tracer: Tracer, left: Placed, right: Placed) -> bool:
 
 
 def _aligned(tracer: Tracer, left: Placed, right: Placed, source: str) -> tuple[Placed, Placed]:
-    """Return both tensors in the axis order of the tensor with more axes; the other gets leading axes of size 1."""
+    """Return both tensors in the axis order of the tensor with more axes; the other tensor gets leading axes of 1."""
     rank = max(len(left.axes), len(right.axes))
 
     def full(value: Placed) -> Placed:

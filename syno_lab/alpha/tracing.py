@@ -4,7 +4,7 @@ A tensor of the graph is a tensor of the network with the axes in another order 
 are (N, H, W, C) in the graph. So permutations in the network need no node. A `transpose` is added where an operation
 needs its input's axes in another order.
 
-A call that a row of OPERATIONS computes (:mod:`.torch_rows`) becomes a node of this row. Another call becomes one
+A call that a row of OPERATIONS computes (:mod:`.torch_rows`) becomes a node of this row. Any other call becomes one
 opaque node for each resulting tensor. If several calls use the weights of a module, these calls become opaque too,
 because an edit of one call would change the other calls.
 """
@@ -28,7 +28,7 @@ from syno_lab.alpha.recording import BATCHES, Call, Example, Record, Value, Weig
 from syno_lab.alpha.twins import kept_chance, unwrapped
 from syno_lab.errors import SpecError
 
-_LONGEST = 200  # The most characters of an opaque node's description.
+_LONGEST = 200  # The limit of characters of an opaque node's description.
 #: Operations whose modules have axes as attributes. Axes have other numbers in the graph, so new modules are made.
 _OF_AXES = ("softmax", "reshape")
 

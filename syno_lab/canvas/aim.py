@@ -71,7 +71,7 @@ class Aim:
 
     @classmethod
     def within(cls, places: tuple[Place, ...], budget: Budget, groups: tuple[int, ...], room: Room, **more: Any) -> Aim:
-        """Return the aim with these values; its room refuses what exceeds the budget even with the least sizes."""
+        """Return the aim with these values; its limits refuse primitives that exceed the budget at the least sizes."""
         has_limits = budget.max_flops is not None or budget.max_params is not None
         costs = LeastCosts(places, budget, *(groups or (1,))) if has_limits else None
         return cls(places, budget, groups, replace(room, costs=costs), **more)
@@ -174,8 +174,8 @@ class AimedDraft:
 
     @cached_property
     def base(self) -> Solution | str:
-        """The base solution and its costs for all layers, also for an incomplete draft; or why there is none."""
-        # The variable of a complete draft's output is solved first; another draft is counted as if it were a kernel.
+        """The base solution with its costs for all layers, even of an incomplete draft; or why it does not exist."""
+        # A complete draft's output variable is solved first; an incomplete draft is counted as if it were a kernel.
         draft = self.draft.kernel().draft if self.draft.is_complete else self.draft
         kernel = Kernel._of(draft, self.aim.normalise)
         groups = self.aim.groups if "G" in kernel.variables else (1,)
@@ -190,7 +190,7 @@ class AimedDraft:
 _WHAT = "looking for a way to an operator"
 #: The share of the time for finding a path that is provably shortest; the rest is for a random path.
 _PROOF = 0.5
-#: A random path has at most `_MORE` primitives beyond the needed number; its kernel has about `_MANY` at most.
+#: A random path has at most `_MORE` primitives beyond the needed number, and its kernel about `_MANY` at most.
 _MORE, _MANY = 4, 12
 #: The number of steps that a random path removes at a dead end, and the most removals of a path.
 _BACK, _RETURNS = 2, 3

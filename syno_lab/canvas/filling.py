@@ -21,7 +21,7 @@ from syno_lab.canvas.primitives import Cost
 from syno_lab.canvas.shape import SYMBOLS, Size, static_part, variables_of, volume_of
 from syno_lab.inputs import positive, quoted
 
-#: The most elements of a tensor for one example: 512 examples of float32 stay within 31 bits.
+#: The limit of elements of a tensor for one example: 512 examples of float32 stay within 31 bits.
 MOST_ELEMENTS = (1 << 31) // 512
 
 
@@ -41,7 +41,7 @@ class Solution(NamedTuple):
 
 
 def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Solution | str:
-    """Return the solution that :func:`syno_lab.canvas.fitted.fill` needs for these arguments, or why there is none."""
+    """Return the solution for :func:`syno_lab.canvas.fitted.fill` with these arguments, or why there is no solution."""
     merged = _merged(tuple(places))
     if not merged:
         return "expected at least one place, found none"
@@ -205,8 +205,8 @@ def _value(terms: Sequence[_Term], numbers: Sequence[int]) -> int:
 class _Solver:
     """The variables' values at all places, as multiples of lcms; a budget limits the costs, and so the values.
 
-    Costs are polynomials with positive factors, so a step never becomes cheaper. If a step exceeds the budget once, it
-    always will.
+    Costs are polynomials with positive factors, so a step never becomes cheaper. A step that exceeds the budget once
+    exceeds it always.
     """
 
     def __init__(

@@ -169,7 +169,7 @@ class Fitted:
         return bound["N"], bound["C_out"], bound["H"], bound["W"]
 
     def weight_sizes(self, binding: Binding | None = None, /) -> tuple[tuple[int, ...], ...]:
-        """Return the shapes of the weights (:attr:`.Kernel.weights`); A parts make each first axis A times as long."""
+        """Return the weights' shapes (:attr:`.Kernel.weights`); with A parts, each first axis is A times as long."""
         place, template = self.template(binding)
         return tuple([(place.parts * first, *rest) for first, *rest in self.kernel.weight_sizes(template)])
 
@@ -219,7 +219,7 @@ class Fitted:
     def fingerprint(self, binding: Binding | None = None, /) -> str:
         """Return a hash of the key (:attr:`.Kernel.key`) and of the values of all variables: 32 hexadecimal digits.
 
-        Isomorphic kernels have equal hashes. Kernels of different form have different hashes, also for one function.
+        Isomorphic kernels have equal hashes. Kernels of different form have different hashes, even for equal functions.
         """
         bound = sorted(self.complete_binding(binding).items())
         return blake2b(f"{self.kernel.key} {bound}".encode(), digest_size=16).hexdigest()

@@ -76,20 +76,20 @@ class Needs(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The fewest primitives; a needed FC or fold may also make a leaf the output."""
+        """The least number of primitives; a needed FC or fold may also make a leaf the output."""
         return self.merges + max(self.fcs + self.mixing, self.image) + self.others
 
 
 @lru_cache(maxsize=1 << 14)
 def _needs(merges: int, fcs: int, mixing: bool, image: bool, missing: frozenset[str]) -> tuple[Needs, int]:
-    """Return the needs and their number, for the missing names; caching them together is faster than apart."""
+    """Return the needs and their number, for the missing names; one cache for both is faster than two caches."""
     names = _names_of(missing)
     needs = Needs(
         max(merges, len(names.broadcasts)),
         max(0, fcs, len(names.fc)),
         max(int(mixing), len(names.neighbours)),
         len(names.others),
-        int(image and len(names.broadcasts) <= merges),  # a broadcast beyond the merges may have the image as a side
+        int(image and len(names.broadcasts) <= merges),  # a broadcast beyond the merges may use the image as one side
     )
     return needs, needs.number
 
@@ -212,7 +212,7 @@ class Growing:
         return _needs(self.width - (best > 0), room.fcs[0] - self.fcs, mixing, best == 1, self.missing)[0]
 
     def _best_leaf(self, inputs: tuple[int, ...]) -> int:
-        """Return how well a leaf that is not among ``inputs`` can be the output: the largest :func:`_worth`."""
+        """Return the largest :func:`_worth` as the output of a leaf that is not among ``inputs``."""
         best = 0
         for number, is_used in enumerate(self.used):
             if not is_used and number not in inputs:

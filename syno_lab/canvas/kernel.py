@@ -43,7 +43,7 @@ from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import positive, quoted
 from syno_lab.protocol import FLOAT32_BYTES, Binding
 
-#: The most nodes of one draft; the paper's kernels have up to 12.
+#: The limit of nodes of one draft; the paper's kernels have up to 12.
 MOST_NODES = 64
 
 
@@ -318,7 +318,7 @@ class Kernel:
 
     @cached_property
     def normalised(self) -> dict[int, bool]:
-        """For each FC result that is normalised, by its tensor number: whether ReLU follows."""
+        """For each normalised result of an FC, by tensor number, whether a ReLU follows."""
         if not self.normalise:
             return {}
         before_fc: set[int] = set()  # tensors from which an FC is computed

@@ -16,7 +16,7 @@ from syno_lab.errors import PrimitiveError, SynoError
 from syno_lab.inputs import count_of, quoted
 from syno_lab.sessions.shown import Explanation, Group, Item, Preview, Tick, Ticked, Used, Why
 
-#: The most allowed and the most refused candidates of a primitive that are shown; the most whose distance is computed.
+#: The limits of a primitive's shown allowed candidates, of its shown refused candidates, and of computed distances.
 SHOWN, JUDGED = 40, 200
 
 
@@ -106,9 +106,9 @@ def menu(state: AimedDraft, found: Sequence[Candidate], chosen: str = "", whole:
 
     Args:
         state: the draft whose candidates are listed.
-        found: all candidates; an item's ``index`` is its position here.
+        found: all candidates; an item's ``index`` is its position in this list.
         chosen: the id of a tensor; only candidates that use the tensor are listed; empty: all candidates.
-        whole: names of primitives with all candidates listed; other primitives have at most :data:`SHOWN`.
+        whole: primitives, by name, whose candidates are all listed; of others, at most :data:`SHOWN` are listed.
     """
     only = int(chosen[1:]) if chosen[:1] == "t" and chosen[1:].isdecimal() else None
     by_name: dict[str, list[int]] = {}

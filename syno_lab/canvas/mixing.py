@@ -104,7 +104,7 @@ def _united(
     name, parameter = primitive
     a = inputs[0]
     if name in ("group", "shift", "unfold"):
-        return value(primitive, shapes, inputs, bound, None)  # these move elements; a 0 from outside is an empty set
+        return value(primitive, shapes, inputs, bound, None)  # they move elements; an outer 0 is an empty set
     if name == "fc":
         union = _union(a, tuple([AXIS[slot] for slot in ("C", "KH", "KW")]))
         groups, channels = a.shape[AXIS["G"]], math.prod(result.at(bound)[:4])
@@ -146,9 +146,9 @@ def _mark(sets: Array, out: int, length: int) -> Letter:
 
 #: The number of random inputs for the derivatives.
 INPUTS = 4
-#: The rows and columns of the probe's output; the layer's own if the operator's sizes are not whole with these.
+#: The rows and columns of the probe's output; if they make a size of the operator fractional, the layer's own are used.
 SIDE = 8
-#: The most elements of the input's copies, and the most FLOPs of the forward pass; the probe takes tenths of a second.
+#: The limits of elements of the input's copies and of FLOPs of the forward pass; the probe takes tenths of a second.
 MOST_ELEMENTS, MOST_FLOPS = 1 << 23, 1 << 33
 
 

@@ -24,7 +24,7 @@ from syno_lab.protocol import Pane
 def graph_pane(asked: Asked[Any]) -> Picture:
     """Return the micro-DAG, and the parts that are highlighted together.
 
-    A tensor highlights everything from which it is computed, and a primitive its tensors; no loop nest is linked.
+    A tensor highlights all parts that compute it, and a primitive highlights its tensors; no loop nest is linked.
     """
     descriptions = words(asked.operator)
     links: dict[str, Link] = {}

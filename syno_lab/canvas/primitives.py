@@ -1,7 +1,7 @@
 """The fine-grained primitives of Canvas (Table 1, section 5): a registry with one row for each name.
 
-A primitive is a name and a parameter as text. Its *kind*, the row of the registry, has the rules for the accepted
-shapes, the result's shape and the cost; :mod:`syno_lab.canvas.reference` computes the value.
+A primitive is a name and a parameter as text. A primitive's *kind*, a row of the registry, has the rules for the
+accepted shapes, the result's shape and the cost; :mod:`syno_lab.canvas.reference` computes the value.
 
 Letters: a is the input, |a| the product of its sizes; v is the number of channels after an FC.
 """

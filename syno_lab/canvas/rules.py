@@ -124,7 +124,7 @@ def _shifts_what_it_folds(at: Added) -> bool:
 
 
 def _is_mean_of_softmax(at: Added) -> bool:
-    """Return whether this mean completes means over all axes of an earlier softmax."""
+    """Return whether this mean and the means before it cover all axes of an earlier softmax."""
     axes = {at.primitive.parameter}
     while at.made().name == "fold_avg":
         axes.add(at.made().parameter)
@@ -341,8 +341,8 @@ class Room:
 
     Attributes:
         primitives: the number of primitives of a kernel, without input and output.
-        width: the most leaves at a time.
-        fcs: the fewest and the most FCs.
+        width: the largest number of leaves at a time.
+        fcs: the least and the largest number of FCs.
         include: the names of the allowed primitives.
         must_have: the names of the required primitives, each at least once.
         without: primitives, as text, that are useless here: ``group G`` if channels have no common divisor.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from syno_lab.models.layers import Example
     from syno_lab.models.sites import Site
 
-#: From this number of primitives on, of all types, 5,000 draws repeat few kernels. Chosen from 5 and 6 for ResNet-20.
+#: If kernels have at least this number of primitives, 5,000 draws repeat few. Chosen from 5 and 6 for ResNet-20.
 _MANY = 5
 #: The number of primitives that an attempt removes at a dead end, and the most removals of an attempt.
 _BACK, _RETURNS = 2, 3
@@ -50,18 +50,18 @@ class Try(NamedTuple):
 class Sampler:
     """Draws kernels that fit all places of a network and a budget.
 
-    Each attempt draws the number of primitives, the most leaves and the wanted number of FCs. Then it grows a micro-DAG
-    (:mod:`syno_lab.canvas.growth`) and fills its sizes (:mod:`syno_lab.canvas.filling`).
+    Each attempt draws the number of primitives, the limit of leaves and the wanted number of FCs. Then it grows a
+    micro-DAG (:mod:`syno_lab.canvas.growth`) and fills its sizes (:mod:`syno_lab.canvas.filling`).
 
     Args:
         places: the convolutions that one kernel replaces, as places or as sites of a network; sites that no kernel can
-            replace stay unchanged. Or a network, for its dense convolutions larger than 1 x 1.
+            replace stay unchanged. A network stands for its dense convolutions larger than 1 x 1.
         example: for a network, the shape [C, H, W] of one image, or a tensor (:func:`syno_lab.models.layers.survey`).
         max_flops, max_params: the budget, as shares of these convolutions' costs; None: no limit.
         min_flops, min_params: the least costs of a kernel, as shares of the convolutions' costs.
-        primitives: the fewest and the most primitives, without input and output.
-        width: the most leaves at a time (tensors that no node uses yet).
-        fcs: the fewest and the most FCs.
+        primitives: the least and the largest number of primitives, without input and output.
+        width: the largest number of leaves at a time (tensors that no node uses yet).
+        fcs: the least and the largest number of FCs.
         groups: the number of groups; None: drawn from the common divisors of the channels.
         include: names of the allowed primitives; None: all.
         must_have: names of the required primitives, each at least once. Kernels with all of these names are then drawn
@@ -162,7 +162,7 @@ class Sampler:
         return result
 
     def fcs_of(self, length: int) -> tuple[int, int]:
-        """Return the fewest and the most FCs to draw for a kernel with ``length`` primitives.
+        """Return the least and the largest number of FCs to draw for a kernel with ``length`` primitives.
 
         If more than half of the primitives were FCs, there would be few different kernels, and draws would repeat them.
         """

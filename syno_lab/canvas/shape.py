@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from syno_lab.common.size import Size, Symbols
 from syno_lab.common.size import product as product_of
 
-#: The most dynamic variables of one draft at a time.
+#: The limit of dynamic variables of one draft at a time.
 MOST_VARIABLES = 8
 SYMBOLS = Symbols(("C", "H", "W"), ("G", "KH", "KW", *(f"x{number}" for number in range(MOST_VARIABLES))))
 

@@ -32,7 +32,7 @@ from syno_lab.search.protocol import Child, State, Step, Taken
 
 #: The default for the most primitives of a kernel in a search.
 PRIMITIVES = 12
-_RARE = 1e-3  # the least chance of a kind of primitives, for drafts to which no other applies
+_RARE = 1e-3  # the least probability of a kind of primitives, for drafts to which no other kind applies
 
 
 class KernelSpace(OperatorSpace):
@@ -85,11 +85,11 @@ class KernelSpace(OperatorSpace):
             return False
 
     def lower(self, spare_flops: int) -> None:
-        """See :meth:`.OperatorSpace.lower`: the new FLOPs are the budget of kernels."""
+        """Make the new FLOPs the budget of kernels; see :meth:`.OperatorSpace.lower`."""
         self.budget = Budget(max_flops=max(1, spare_flops - self._staying))
 
     def probe(self, operator: Fitted) -> Mapping[str, float]:
-        """Compare the kernel with the convolution of most FLOPs (:meth:`.Probe.promise`); 0 for too large a kernel."""
+        """Compare the kernel with the convolution of most FLOPs (:meth:`.Probe.promise`); 0 if it is too large."""
         place = self._heaviest
         try:
             probed = probe(operator, place)

@@ -362,15 +362,15 @@ class _Writer:
         if len(self._stages_before(stage)) <= 1 or not rhs:
             return stage
         # With several source stages, MetaSchedule would treat this stage as the write-back of each sum. It would move
-        # the stage into the loops of one sum, where the other sums are missing (a ScheduleError). Clamping an index
-        # prevents this and changes no value. It is the index of the longest axis but the last, which is vectorized.
+        # the stage into the loops of one sum, where the other sums are missing (a ScheduleError). Clamping one index,
+        # of the longest axis except the vectorized last axis, prevents this and changes no value.
         self.inlined.pop(name, None)
         longest = max(range(len(rhs)), key=lambda axis: (rhs[axis] > 1, axis < len(rhs) - 1, rhs[axis]))
         return self._compute(tensor, lambda n, a, at: element(n, a, at, right.filled[longest]), name)
 
 
 #: MetaSchedule's rules may generate wrong code for an untiled sum that a later stage reads. The rules move the sum into
-#: the loops of that stage, and terms are counted several times (syno_lab.codegen.tvm_stage). This turns the rules off.
+#: the loops of that stage, and terms are counted several times (syno_lab.codegen.tvm_stage). "None" turns them off.
 _UNSCHEDULED = {"schedule_rule": "None"}
 
 

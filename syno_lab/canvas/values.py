@@ -175,7 +175,7 @@ def left_after_cancelling(
 
 
 def is_at_hand(shapes: Shapes, terms: dict[Term, int], wanted: Shape) -> bool:
-    """Return whether a sum of counted terms is constant, a tensor of the draft, or one primitive on the draft.
+    """Return whether a sum of counted terms is constant, a tensor of the draft, or the result of one more primitive.
 
     ``wanted`` is the shape of the sum.
     """

@@ -22,9 +22,9 @@ from syno_lab.ir.spec import Binding
 
 Array = np.ndarray[Any, Any]
 Factor = tuple[Array, tuple[int, ...]]  # An array, and for each of its axes the number of the iterator or input axis.
-#: The most elements of an intermediate array: 16 MiB.
+#: The limit of elements of an intermediate array: 16 MiB.
 MOST_ELEMENTS = 1 << 21
-#: The most multiplications in one contraction; they take a second or less.
+#: The limit of multiplications in one contraction; they take a second or less.
 MOST_PRODUCTS = 1 << 24
 
 

@@ -13,10 +13,10 @@ from syno_lab.codegen.stage_kinds import Axis, Contraction, Fused, Sliding
 from syno_lab.codegen.torch_tensor import Factor, Lines
 
 LANES = 8  # The number of channels that a CPU's convolution processes at once.
-MOST_MERGED = 8  # The most merged groups; for more, the extra multiplications cost more than full lanes save.
+MOST_MERGED = 8  # The limit of merged groups; for more, the multiplications cost more than full lanes save.
 FEW_CHANNELS = 16  # If no merge fills the lanes, at most this many channels become one group.
 BAND_GAIN = 16  # The positions along an axis that a matrix product sums in the time of adding one slice.
-MOST_TOEPLITZ = 1 << 16  # The most elements of a weight's Toeplitz matrix.
+MOST_TOEPLITZ = 1 << 16  # The limit of elements of a weight's Toeplitz matrix.
 
 
 def groups_to_merge(groups: int, c: int, f: int) -> int:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 BATCH = 64  # The examples in a timed batch, as many as in a training by default.
-MOST_ELEMENTS = 1 << 20  # The most elements of the timed input; with larger examples the batch is smaller.
+MOST_ELEMENTS = 1 << 20  # The limit of elements of the timed input; with larger examples the batch is smaller.
 TURNS = 5  # Timed runs of each candidate, after one untimed run.
 MOST_FLOPS = 2.0  # A plan with more than this many times the best plan's FLOPs is not tried.
 NEAR = 0.95  # A form replaces the default form if it takes less than this share of the default's time.
-KEPT = 1024  # The most cached choices.
+KEPT = 1024  # The limit of cached choices.
 
 
 _chosen: dict[Any, Form] = {}

@@ -21,8 +21,8 @@ from syno_lab.codegen.torch_band import (
 from syno_lab.codegen.torch_tensor import Factor, Lines
 from syno_lab.ir.coordinate import Coordinate
 
-MAX_SLICES = 32  # The most slices that sum a window; a longer window becomes a separate axis by a view.
-MAX_SLIDING = 3  # The most sliding axes of a convolution: F.conv3d has three.
+MAX_SLICES = 32  # The limit of slices that sum a window; a longer window becomes a separate axis by a view.
+MAX_SLIDING = 3  # The limit of sliding axes of a convolution: F.conv3d has three.
 
 
 def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> None:

@@ -15,7 +15,7 @@ from html import escape, unescape
 FAMILY = "Helvetica,Arial,'Liberation Sans','Nimbus Sans',sans-serif"
 _SMALL = 0.72  # the size of a subscript, relative to its base
 _DROP = 0.22
-#: The most letters in a line of a box, the most in a line that cannot be broken, and the most lines in a box.
+#: The limits of letters in a line of a box, of letters in a line that cannot be broken, and of lines in a box.
 _LINE, _LONGEST, _LINES = 44, 60, 3
 #: Where an expression may be broken into lines.
 BREAK = re.compile(r" (?=[-+%*] )")

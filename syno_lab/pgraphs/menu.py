@@ -21,9 +21,9 @@ from syno_lab.sessions.shown import Group, Item, Tick, Why
 from syno_lab.synthesis.candidates import Candidate, Candidates, Verdict
 from syno_lab.synthesis.rules import OWN
 
-COUNTED = 1 << 14  # The most points for comparing the two sides of an approximate rule; that takes a millisecond.
-SHOWN = 40  # The most canonical steps of a primitive that are listed, and the most pruned steps.
-JUDGED = 200  # The most steps of a primitive for which rules are checked, nearest first; a state takes milliseconds.
+COUNTED = 1 << 14  # The limit of points for comparing an approximate rule's two sides; it takes a millisecond.
+SHOWN = 40  # The limit of a primitive's listed canonical steps, and also of its listed pruned steps.
+JUDGED = 200  # The limit of a primitive's steps with checked rules, nearest first; a state takes milliseconds.
 _WILDCARD = re.compile(r"#(\d+)")
 ORDER = ("REDUCE", "SHARE", "UNFOLD", "SPLIT", "MERGE", "SHIFT", "STRIDE", "EXPAND")
 

@@ -133,8 +133,8 @@ class NetworkSpace:
         return own_probe.promise(reference)
 
 
-#: The most terms for comparing the functions of operators: some hundredths of a second. Operators with millions of
-#: terms took three quarters of the time of a search of ResNet-20 without trainings.
+#: The limit of terms for comparing operators' functions: some hundredths of a second. Operators with millions of terms
+#: took three quarters of the time of a search of ResNet-20 without trainings.
 NAMED_TERMS = 1 << 18
 
 

@@ -21,7 +21,7 @@ from syno_lab.ir.state import State, Step
 from syno_lab.protocol import TracedStep
 
 Name = tuple[str, int]
-#: The most pairings of reductions that are tried, for pGraphs with many reductions of one size.
+#: The limit of tried pairings of reductions, for pGraphs with many reductions of one size.
 _MOST_PAIRINGS = 5040
 
 

@@ -12,7 +12,7 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 from syno_lab.pgraphs.probe import probe, probe_binding
 
-#: The most terms for computing which positions of an axis are read: some milliseconds.
+#: The limit of terms for computing which positions of an axis are read: some milliseconds.
 MOST_TERMS = 1 << 16
 
 

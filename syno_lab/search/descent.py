@@ -10,7 +10,7 @@ from typing import Any
 
 from syno_lab.search.protocol import Child, State, Step, Trail
 
-#: The most dead ends of one descent; the next descent begins elsewhere.
+#: The limit of dead ends in one descent; the next descent begins elsewhere.
 TURNS = 30
 #: The number of failed descents after which some descents may meet more dead ends, to notice an exhausted space. Most
 #: descents keep the low limit, because more attempts after dead ends do not help where few states have operators.
@@ -86,7 +86,7 @@ def descend(
         facts: the known facts; the descent adds dead ends.
         prefer: a function that chooses among the drawn steps; None means the first drawn step.
         width: how many steps are drawn before one is chosen.
-        turns: the most dead ends; None: no limit, and a result of None means that the space is exhausted.
+        turns: the limit of dead ends; None: no limit, and a result of None means that the space is exhausted.
         should_stop: called at each dead end; True ends the descent.
     """
     forks = [Fork(start)]

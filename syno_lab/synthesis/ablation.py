@@ -2,7 +2,7 @@
 shape distance.
 
 Where the paper is not specific, this module decides, and the results state the decision. A random step draws a
-primitive uniformly among those with a step in the space, and then one of its steps uniformly. A walk of the first
+primitive uniformly among the primitives with a step in the space, then a step of it uniformly. A walk of the first
 ablation takes random steps and ignores the rules. Alternatively, a walk draws each step uniformly from all legal steps,
 even those that the space refuses, like a sampler without rules and space. A pGraph is canonical if its steps have an
 order in which every step is canonical. A pGraph with a step that the space refuses is not canonical.
@@ -122,7 +122,7 @@ PAPER_TRIALS = {True: PaperTrials(5_000_000, 253, 68.33), False: PaperTrials(500
 
 
 def paper_rate(size: int) -> float | None:
-    """Return the paper's canonical rate for pGraphs of ``size`` primitives; None if Table 2 has no column for it."""
+    """Return the paper's canonical rate for pGraphs of ``size`` primitives; None if Table 2 lacks the size."""
     return 0.0 if size >= LARGEST_IN_TABLE else PAPER_RATES.get(size)
 
 
@@ -219,7 +219,7 @@ def canonical_rates(
         trials: the number of walks: one walk serves all sizes of partial pGraphs, or one size of complete pGraphs.
         seed: the seed of the walks.
         complete: whether to count only operators that reach the input in exactly the given number of steps; the shape
-            distance then keeps the walk within reach. With False, every partial pGraph counts.
+            distance then keeps the walk within reach. Otherwise every partial pGraph counts.
         evenly: ``primitives`` draws within the space of ``spec``: a primitive, then one of its steps. ``steps`` draws
             uniformly from all legal steps; a pGraph with a step that the space refuses is not canonical.
         rules: the rules that canonical steps obey; with ``primitives``, rules of kind ``space`` limit the walk instead.

@@ -273,7 +273,7 @@ class Cost:
         most = meter.limits.max_flops
         if most is None:
             return (params,)
-        # The factors of further steps are together at most the data's elements divided by the input's.
+        # The product of all later factors is at most the data's number of elements over the input's.
         rest = 2 * meter.fixed * meter.elements(places)
         entries: list[object] = []
         for stage in self._stages:

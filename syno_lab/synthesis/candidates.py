@@ -302,7 +302,7 @@ def _budget_after(state: State) -> Callable[[Step], Rule | None]:
         if step.primitive == "REDUCE":
             exceeded = excess(state.apply(step))
         elif not cost.is_closed or (can_exceed and step.primitive in ("SHARE", "UNFOLD", "EXPAND")):
-            # A step of another primitive adds no cost itself, but no REDUCE may come after it.
+            # A step of another primitive than REDUCE adds no cost itself, but ends the REDUCEs.
             exceeded = cost.after(step, ()).excess
         return None if exceeded is None else _as_rule(exceeded)
 

@@ -2,8 +2,8 @@
 
 The bound follows Syno, section 7.1 and appendix A, and also counts cases that the appendix leaves open. A reshape group
 with input axes I, eliminated pieces E and data coordinates O needs at least |I| + |E| + |O| - 2 MERGEs and SPLITs
-(theorem A.1). Eliminated pieces need 1-to-many primitives: one CONTRACTION can serve all pieces, an UNFOLD or an EXPAND
-serves one. The search tries all groupings by branch and bound within the remaining budgets, and returns the least
+(theorem A.1). Eliminated pieces need 1-to-many primitives: a CONTRACTION can serve all pieces, an UNFOLD or EXPAND
+serves one piece. The search tries all groupings by branch and bound within the remaining budgets, and returns the least
 bound. Equal axes are matched in any permutation. The inner order of an unordered axis does not change the distance. Of
 operators that differ only in this order, the search keeps one (:mod:`syno_lab.synthesis.orders`).
 """
@@ -179,7 +179,7 @@ def _explained(spec: Spec, have: _Have, left: Left, reduces: int | None, effort:
 
 
 def _with_reduces(spec: Spec, have: _Have, left: Left, budget: int, plain: Explanation, effort: Effort) -> Explanation:
-    """Return the least bound over sets of further REDUCEs, smallest first; at most two bring no missing primary."""
+    """Return the least bound over sets of further REDUCEs, small sets first; at most two bring no missing primary."""
     lacking = lacking_primaries(spec, [exponents for _, exponents in have])
     best = plain
     sizes = reduce_sizes(spec, effort=effort)
@@ -251,7 +251,7 @@ class _Search:
 
     Sizes are packed into one integer, eight bits an exponent, so that a product is one addition. Coordinates of equal
     sizes are interchangeable. So a choice of coordinates is a count for each size, in a few bits each; the highest bit
-    of each count stays free and shows that too many are taken.
+    of each count stays free, and is set if too many are taken.
     """
 
     def __init__(self, spec: Spec, left: Left, strided: int, effort: Effort) -> None:
@@ -419,7 +419,7 @@ def _partitions(items: tuple[Size, ...], *, effort: Effort) -> tuple[tuple[_Want
     result = []
     for partition in sorted(all_partitions(items), key=len, reverse=True):
         effort.tick("looking for the shape distance")
-        later, wants = 0, []  # for each group, from the last on: the axes of later groups, less one for each group
+        later, wants = 0, []  # from the last group on: the axes of later groups minus the number of these groups
         for axes in reversed(partition):
             wants.append((axes, sum([packed[size] for size in axes]), later))
             later += len(axes) - 1

@@ -61,7 +61,7 @@ def below(coordinates: Iterable[Coordinate]) -> set[Coordinate]:
 
 
 def is_summed(coordinate: Coordinate) -> bool:
-    """Return whether the coordinate is a reduction's iterator or a digit of one.
+    """Return whether the coordinate is a reduction's iterator or a digit of a reduction.
 
     Each digit of a reduction is summed independently, as if it were a REDUCE.
     """
@@ -88,7 +88,7 @@ def sharers(state: State, coordinate: Coordinate) -> frozenset[int]:
 
 
 def is_raw_reduction(state: State, coordinate: Coordinate) -> bool:
-    """Return whether the coordinate is a reduction's iterator, or a digit of one, that no weight shares."""
+    """Return whether the coordinate is a reduction's iterator, or a digit of a reduction, that no weight shares."""
     while coordinate not in state.sharing:
         if coordinate.node.primitive != "MERGE":
             return coordinate.is_reduction
@@ -164,7 +164,7 @@ def is_high_of_shift(coordinate: Coordinate) -> bool:
 
 
 def is_of_unfold(coordinate: Coordinate) -> bool:
-    """Return whether the coordinate is an UNFOLD, or SHIFTs or STRIDEs of one."""
+    """Return whether the coordinate is an UNFOLD, or SHIFTs or STRIDEs of an UNFOLD."""
     while coordinate.node.primitive in ("SHIFT", "STRIDE"):
         coordinate = coordinate.node.operands[0]
     return coordinate.node.primitive == "UNFOLD"

@@ -1,4 +1,4 @@
-"""The contractions of the search graph and the ends of pGraphs: the moves of a stage that are no views."""
+"""The moves of a stage of the search graph that are no views: contractions, and ends of pGraphs."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Gifts(Roots):
     def _sharings(self, gift: Gift, left: int, rng: Random | None = None) -> Iterator[Move]:
         """Yield the choices of shared coordinates after the choice of given coordinates; with ``rng`` some at random.
 
-        A contraction right after another is not less than that one; any other takes a coordinate newer than the last.
+        A contraction after a contraction is not less than it; any other takes a coordinate newer than the last weight.
         """
         node = gift.node
         state = node.state

@@ -100,7 +100,7 @@ def _raw_reductions(state: State, step: Step) -> tuple[Coordinate, Coordinate] |
 
 
 def _is_one_reduction(spec: Spec, *operands: Coordinate) -> bool:
-    """Return whether the space has a REDUCE for two reductions together, and one for the rest if one is a digit.
+    """Return whether the space has a REDUCE for two reductions together and, if one is a digit, a REDUCE for its rest.
 
     The rule :func:`split_undoes_merge` handles two digits of one reduction.
     """
@@ -235,7 +235,7 @@ def dilated_window(state: State, step: Step) -> bool:
     is_even = bool(spec.binding_maps) and all(window.size.at(b) % 2 == 0 for b in spec.binding_maps)
     return (
         is_even
-        and window.node.primitive not in ("STRIDE", "UNFOLD", "OUTPUT")  # the space has no STRIDE of these
+        and window.node.primitive not in ("STRIDE", "UNFOLD", "OUTPUT")  # the space never STRIDEs these
         and low.size in coefficient_products(spec)
         and min(low.size.exponents) >= 0
         and spec.limits.max_strides > 0

@@ -205,7 +205,7 @@ def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES, *, effort
     watched = effort or Effort()
     items = steps_taken(state)
     everything = (1 << len(items)) - 1
-    hopeless: set[tuple[int, int]] = set()  # sets of taken steps with the last step: rules read a state's top
+    hopeless: set[tuple[int, int]] = set()  # sets of taken steps, each with its last step, as rules read a state's top
 
     def walk(current: State, known: dict[Coordinate, Coordinate], done: int) -> bool:
         watched.tick("looking for a canonical order of steps")

@@ -63,7 +63,7 @@ def count(
                     1 if edge.target is None else count(graph, edge.target, left - edge.cost, most_nodes, most_looked)
                 )
         node.counts[left] = known
-        # A node without paths needs no move any more; another node needs only the moves with an edge.
+        # A node without paths needs no moves any more. A node with paths needs only the moves that have an edge.
         node.moves[left] = [move for move in graph.moves(node, left) if move.edges()] if known else []
     return known
 

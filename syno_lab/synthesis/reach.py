@@ -34,7 +34,7 @@ _PIECE = GIVABLE | EXPANDABLE | WAITING  # flags of a piece (a group's surplus),
 
 # The ways to eliminate an unmatched item; the first possible way is used.
 _TAKEN = 0  # One CONTRACTION takes the item, with any number of others.
-_TWICE = 1  # One weight shares the item and the next takes it, or it is given as the main coordinate of a window.
+_TWICE = 1  # One weight shares and the next takes the item, or a window has the given item as its main coordinate.
 _TWICE_OR_UNFOLDED = 2  # As _TWICE, or the item is the window of an UNFOLD.
 _UNFOLDED = 3  # The item is the window of an UNFOLD.
 _HELPED = 4  # The item is given as the main coordinate of another item's window.
@@ -81,7 +81,7 @@ class Reach:
         self._no_unfolds = limits.max_unfolds == 0
 
     def steps(self, items: Shape, limit: int, contractions: int, expands: int, spent: Shape = (), must: int = 0) -> int:
-        """Return a lower bound of the steps from these data to the input; above ``limit`` any larger number.
+        """Return a lower bound of the steps from these data to the input; above ``limit`` it is inexact.
 
         Args:
             items: the sorted data coordinates that are not fixed, without demands. An item has a packed size, and flags
@@ -134,8 +134,8 @@ class Reach:
         self._is_stuck = False
         self._group(have, tuple(want))
         if self._is_stuck and self._best > 2 <= limit and len(want) < len(self.want):
-            # The remaining items cannot be eliminated alone. Perhaps they are matched and matched items are eliminated:
-            # this takes at least a reshape and an elimination.
+            # The remaining items cannot be eliminated alone. If other items are eliminated instead, this takes at least
+            # a reshape and an elimination.
             if partitions(len(self.want)) << len(items) > _MOST_GROUPINGS:
                 return 2
             self._group(list(items), self.want)

@@ -44,7 +44,7 @@ COUNTABLE_NODES = 2_000
 MAX_REJECTED = 20_000
 #: The limit of examined views for the count: a multiple of the views that a space within the limit of nodes needs.
 _COUNTABLE_VIEWS = 400_000
-#: The factor on the limits of nodes and views if neighbourhoods are listed: a second then costs a thousand operators.
+#: The factor on both limits if neighbourhoods are listed: in a second of counting, a thousand operators could be drawn.
 _LISTING = 0.1
 _POOL = 500  # The number of paths of several walks that are mixed.
 _HANDFUL = 100  # The number of paths that are built at once.
@@ -58,15 +58,15 @@ class Sampler:
         input_shape: a shape such as ``"[N, C_in, H, W]"``; sizes may be products and powers, ``"s^-1*H"``.
         output_shape: a shape in the same form.
         primary_specs: variables of the shapes with their limits of occurrences: ``["N: 0", "C_in: 3", "H = 28: 2"]``.
-        coefficient_specs: variables only primitives introduce, each with a value: ``["k_1=3: 4"]``.
+        coefficient_specs: variables that only primitives introduce, each with a value: ``["k_1=3: 4"]``.
         net: a network with :class:`syno_lab.Placeholder` modules, whose mappings become bindings.
         mappings: further bindings as dictionaries.
         fixed_io_pairs: pairs (input axis, output axis) that are one coordinate, which no primitive uses.
         unordered: input axes whose inner order is free in the final match; of operators that differ only in the order,
             the sampler returns one (:mod:`syno_lab.synthesis.orders`).
         seed: the seed of the draws; None draws a seed, which ``.seed`` stores.
-        spread: whether draws from a space too large to count spread over the space, with few draws from one node. With
-            False, draws list the neighbourhood of one node after the other: more operators per second, but many of
+        spread: whether draws from a space too large to count spread over the space, with few draws from one node.
+            Otherwise draws list the neighbourhood of one node after the other: more operators per second, but many of
             them similar (:class:`syno_lab.synthesis.walks.Walker`).
         weight_limits: which limits of occurrences also bind the dimensions of weights: ``"free"`` means none,
             ``"primary"`` means those of primary variables, not of coefficients. ``C_out: 0`` then keeps C_out out of

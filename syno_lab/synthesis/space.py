@@ -80,7 +80,7 @@ def reduce_sizes(spec: Spec, *, effort: Effort | None = None) -> tuple[Size, ...
 def merge_blocks(spec: Spec, size: Size, *, effort: Effort | None = None) -> tuple[Size, ...]:
     """Return the blocks that a coordinate of this size may be MERGEd into.
 
-    A block, or the size over the block, is a product of at most two coefficients, maybe times a primary of the size.
+    A block, or the size over the block, is a product of at most two coefficients, possibly times a primary of the size.
     Raises EffortError as :func:`coefficient_products` does.
     """
     watched = effort or Effort()

@@ -32,7 +32,7 @@ class Beginnings(ABC):
         weight: a function from a move to its weight in a weighted draw.
     """
 
-    #: The number of remaining steps at which the paths ahead are counted at any cost.
+    #: With at most this number of remaining steps, the paths ahead are counted at any cost.
     SMALL: ClassVar[int]
 
     graph: Graph
@@ -317,7 +317,7 @@ class Walker:
             self._beginnings.note(len(self.graph) - before, region.total)
 
     def _gather(self, region: _Region, node: SearchNode, left: int, path: Path) -> bool:
-        """Count the paths after ``node``, its moves in random order; return whether all could be counted."""
+        """Count the paths after ``node``, by its moves in random order; return whether all paths could be counted."""
         graph, rng = self.graph, self.rng
         number = node.counts.get(left)
         is_vast = graph.is_vast(node, left)

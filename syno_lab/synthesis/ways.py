@@ -280,7 +280,7 @@ class Instead:
     """A canonical replacement of a pruned step.
 
     Attributes:
-        back: the number of steps to undo first: those that the rule rewrites.
+        back: the number of steps to undo first, which are the steps that the rule rewrites.
         steps: the steps to take then: the undone steps that the rule does not change, followed by ``canonical``.
         canonical: the steps on the right side of the rule; empty if undoing alone suffices.
         state: the state after all steps.

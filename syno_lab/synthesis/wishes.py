@@ -242,7 +242,7 @@ class Wishes:
         least: int = 0,
         spare: int = 0,
     ) -> int:
-        """Return a lower bound of the steps to the input with all wishes met; above ``limit`` any larger number.
+        """Return a lower bound of the steps to the input with all wishes met; above ``limit`` it is inexact.
 
         Args:
             items: the sorted data coordinates that are not fixed: packed size, met demands, ``STRIDED``; other flags

@@ -47,7 +47,7 @@ LEAST_FINGERPRINTED = 5_000
 PGRAPHS_OWN = ("spec", "weight_limits", "spread", "fingerprints", "fingerprints_of", "save")
 _REPORT_PERIOD_S = 0.1
 _QUIET_S = 1.0  # Seconds until the message that no operator was found yet.
-_COURSE_PARTS = 32  # The most entries in the course of a run; twice as many while it runs.
+_COURSE_PARTS = 32  # The limit of entries in the course of a run; twice as many while it runs.
 
 
 @dataclass(frozen=True)
