@@ -111,7 +111,7 @@ def _spec(name: str, path: list[str], specs: dict[str, ModuleSpec | None]) -> Mo
     try:
         spec = PathFinder.find_spec(name, _places(specs[above]) if above else path)
         for finder in sys.meta_path if spec is None and not above else ():
-            spec = spec or finder.find_spec(name, None)  # also find packages that are installed in editable mode
+            spec = spec or finder.find_spec(name, None)  # this finds editable packages too
     except (ImportError, ValueError, AttributeError):
         return None
     places = [spec.origin] if spec is not None and spec.origin is not None else _places(spec)
@@ -134,7 +134,7 @@ def _imported(text: str, package: str, places: Sequence[str]) -> Iterator[str]:
     """Yield the full names that a source imports; if it computes a name to import, also all modules in ``places``."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):  # the error is raised when the module is imported
+    except (SyntaxError, ValueError, RecursionError):  # the import of the module raises this error
         return
     for node in ast.walk(tree):
         names: list[str] = []

@@ -21,7 +21,7 @@ from syno_lab.effort import is_out_of_memory
 from syno_lab.errors import CodeError, SynoError
 from syno_lab.inputs import printable, text_of
 
-_MOST, _MOST_NAME = 200, 60  # characters of an exception's text, and of its class name
+_MOST, _MOST_NAME = 200, 60  # lengths of an exception's text and of its class name
 _STANDARD = Path(dis.__file__).parent
 _OURS = ("syno_lab", "syno_widgets")
 _ARGUMENTS = threading.RLock()  # The lock of sys.argv and standard error, which all threads of the process share.

@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) ->
     except SynoError as error:
         return _fail(str(error), BAD_INPUT)
     except _USAGE_ERROR as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # the message of this exception is the help text
+        if type(error).__name__ == "NoArgsIsHelpError":  # the exception's message is the help text
             typer.echo(str(error))
             return BAD_INPUT
         message = error.format_message() if hasattr(error, "format_message") else str(error)
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) ->
         if (too_large := memory_error(error)) is not None:
             return _fail(str(too_large), BAD_INPUT)
         return _fail(fault_line(error, "`syno-lab --traceback …`"), FAULT)
-    if status == INTERRUPTED:  # typer has handled Ctrl-C
+    if status == INTERRUPTED:  # this is typer's exit status after Ctrl-C
         return _fail("interrupted", INTERRUPTED)
     return status if isinstance(status, int) else 0
 

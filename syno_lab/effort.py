@@ -28,7 +28,7 @@ _TICKS = 32  # Calls between two checks of the clock.
 _MEMORY_PERIOD_S = 0.02  # Seconds between two checks of the memory; memory grows by about ten megabytes meanwhile.
 _SHARE = 0.5  # The usable share of the machine's free memory, if no limit is set.
 _PAGE_BYTES = resource.getpagesize()
-_SMALL_BYTES = 1 << 26  # smaller allocations are not checked
+_SMALL_BYTES = 1 << 26  # allocations below this size are not checked
 _SMALLER = "bind smaller sizes"
 
 #: Messages of PyTorch, its libraries, C++ and CUDA about failed allocations.
@@ -66,7 +66,7 @@ class Effort:
         self._is_within = False
         self._looked = -1.0
         self._given_bytes = memory_bytes
-        self._base_bytes = self._most_bytes = 0.0  # measured at the first check
+        self._base_bytes = self._most_bytes = 0.0  # the first check measures the memory
         self._grown = 0.0
 
     @contextmanager
@@ -203,7 +203,7 @@ def peak_bytes() -> int:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in KiB
+    return peak if sys.platform == "darwin" else peak * 1024  # Linux reports the peak in KiB
 
 
 def free_bytes() -> float:

@@ -119,7 +119,7 @@ def quoted(value: object, most: int = QUOTED) -> str:
     ("'H'", "'\\x1b[2J'", 80)
     """
     if isinstance(value, str | bytes) and len(value) > most:
-        value = value[:most]  # the repr of a long text would take much time
+        value = value[:most]  # the repr of a very long text is slow
         return printable(repr(value)[: most - 1]) + "…"
     if isinstance(value, int) and value.bit_length() > 64:
         return f"an integer of {value.bit_length()} bits"  # Python refuses to write more than 4,300 digits

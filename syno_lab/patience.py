@@ -40,7 +40,7 @@ def patient(what: str, kind: type[SynoError] = CodeError) -> Iterator[None]:
         while not is_over.wait(wait):
             passed = time.monotonic() - start
             if passed < MOST_S:
-                with suppress(OSError, ValueError):  # the code may have closed the stream
+                with suppress(OSError, ValueError):  # the user's code may have closed the stream
                     print(f"{what} has run for {passed:.0f} s{way_out}", file=stream, flush=True)
                 wait = min(passed, MOST_S - passed)
                 continue

@@ -58,10 +58,10 @@ def clear(place: Path, prefix: str) -> list[Path]:
     except OSError:
         return []
     for name in names:
-        with contextlib.suppress(OSError):  # the folder is locked, belongs to another user, or was removed
+        with contextlib.suppress(OSError):  # OSError: the folder is locked, foreign or already removed
             descriptor = _hold(place / name, wait=False)
             try:
-                shutil.rmtree(place / name)  # this call follows no symbolic link
+                shutil.rmtree(place / name)  # rmtree follows no symbolic link
                 removed.append(place / name)
             finally:
                 os.close(descriptor)
@@ -122,7 +122,7 @@ def folder_of(path: Path) -> Iterator[None]:
         yield
     except BaseException:
         for parent in new:
-            with contextlib.suppress(OSError):  # the folder is not empty
+            with contextlib.suppress(OSError):  # rmdir refuses a folder that is not empty
                 parent.rmdir()
         raise
 

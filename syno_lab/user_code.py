@@ -116,7 +116,7 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
             or _LOADED.get(name, module_record.digest) != module_record.digest
             for name, module_record in loaded.items()
         ):
-            for name in loaded:  # load unchanged modules again too, because they may hold old values
+            for name in loaded:  # unchanged modules may hold old values of changed modules
                 del sys.modules[name]
         _LOADED.update(self.digests)
         module = ModuleType(f"syno_user_{self.digest}")

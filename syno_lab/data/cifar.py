@@ -248,7 +248,7 @@ def _entry(path: Path, content: object, key: str) -> Any:
 
 
 def _short(value: object) -> str:
-    return reprlib.repr(value)  # the text is short even for deeply nested lists
+    return reprlib.repr(value)  # reprlib shortens the text of deeply nested lists too
 
 
 _MOST_OPCODES, _MOST_TUPLES = 2_000_000, 1_000

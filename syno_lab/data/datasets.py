@@ -339,7 +339,7 @@ class _Meter:
             self._report(min(self._done, self.total) if self.total else self._done, self.total)
 
     def reset(self) -> None:
-        self._done = 0  # pooch calls this after the last byte, to redraw its bar
+        self._done = 0  # pooch calls `reset` after the last byte
 
     def close(self) -> None:
         pass

@@ -241,7 +241,7 @@ def _of_8_bits(image: Image.Image, form: str | None, tags: Mapping[int, int | tu
     """Return the levels [H, W] of a grey image of more than 8 bits; ``tags`` are the tags of a TIFF."""
     levels = np.asarray(image).astype(np.float64)
     low, high = levels.min(), levels.max()
-    if image.mode.startswith("I;16") or (image.mode == "I" and form in ("PNG", "PPM")):  # at most 16 bits
+    if image.mode.startswith("I;16") or (image.mode == "I" and form in ("PNG", "PPM")):  # up to 16 bits a pixel
         levels /= 4095 if tags.get(_BITS) in (12, (12,)) else 65535
         levels = 1 - levels if tags.get(_PHOTOMETRIC) == 0 else levels
     elif image.mode != "F" or not (low >= 0 and high <= 1):

@@ -95,7 +95,7 @@ def holds_images(folder: Path) -> bool:
 def _can_be_class(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir() and not entry.name.startswith(".") and entry.name.lower() not in NO_CLASSES
-    except OSError:  # links in a circle
+    except OSError:  # the system refuses links in a circle
         return False
 
 

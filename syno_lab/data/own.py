@@ -78,7 +78,7 @@ class Part:
         except BaseException as error:
             if not is_theirs(error):
                 raise
-        examples = []  # read examples one by one, so that the error names the example
+        examples = []  # examples are read singly, so that an error names one
         for number in numbers:
             try:
                 examples.append(self.data[number])

@@ -88,7 +88,7 @@ def is_text_file(path: str | Path) -> bool:
     """Return whether ``path`` is a file; a data set of images is always a folder."""
     try:
         return is_file(Path(path).expanduser())
-    except RuntimeError:  # the path names an unknown home folder
+    except RuntimeError:  # `~name` in the path names an unknown user
         return False
 
 

@@ -45,7 +45,7 @@ class _Pending:
     candidate: Candidate | None  # None: the space no longer has this operator
     number: int
     running: Running
-    trained: dict[str, JSON] | None = None  # the training's result, while the network is being tuned
+    trained: dict[str, JSON] | None = None  # the training's outcome, while the network's tuning runs
 
 
 @dataclass
@@ -209,7 +209,7 @@ class Driver(Loop):
     def _start_next(self) -> _Pending | None:
         """Store the next operator and start its training; None if the search found no operator in time."""
         candidate, self._ahead = self._ahead, None
-        if candidate is not None and not self.space.accepts(candidate.operator):  # after a lower limit
+        if candidate is not None and not self.space.accepts(candidate.operator):  # False after a lower limit of FLOPs
             self.search.drop(candidate)
             candidate = None
         gives_up = self.out_of_patience()
@@ -262,7 +262,7 @@ class Driver(Loop):
                 self._ended.append((item.number, trial.state, trial.reason))
                 check_failures(self._ended)
         with self._spending("asking_s"):
-            if item.candidate is not None and trial.reward is None:  # the training was interrupted
+            if item.candidate is not None and trial.reward is None:  # an interrupted trial has no reward
                 self.search.drop(item.candidate)
             elif item.candidate is not None and trial.reward is not None:
                 self.search.tell(item.candidate, trial.reward, _measures(ended))
@@ -299,7 +299,7 @@ class Driver(Loop):
         curve = [epoch.accuracy for epoch in ended.curve if epoch.accuracy is not None]
         if curve and ended.state in ("finished", "pruned"):
             self._curves.append(curve)
-            if len(self._curves) > MOST_RIVALS:  # the rule of Canvas needs the best curve
+            if len(self._curves) > MOST_RIVALS:  # the rule of Canvas compares with the best curve
                 self._curves.remove(min(self._curves[:-1], key=max))
 
     # -- shown -------------------------------------------------------------------------------------------------------

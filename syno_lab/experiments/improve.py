@@ -315,7 +315,7 @@ class _Streamer:
             rows = self._reader.read().of(f"search:{self._name}")
             baseline = next((row for row in rows if row.is_baseline), None)
             front = front_of([row for row in rows if not row.is_baseline], (RUNG + rung, "flops"))
-        except SynoError:  # the store is busy, or has no trial yet
+        except SynoError:  # the store is busy, or it has no trial yet
             return ""
         total = baseline.flops if baseline is not None and baseline.flops else None
         old, now = self._fronts.get(rung, {}), {front.points[at].values: front.points[at].name for at in front.front}

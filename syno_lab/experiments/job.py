@@ -56,7 +56,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     lab = Lab.of(context)
     try:
         settings = SearchSettings.from_dict(params)
-        bring(settings.training)  # the user has signed the job, and its code with it
+        bring(settings.training)  # the user's signature of the job covers the code
         bring_choice(settings)
         for other in lab.jobs(kind=KIND, state="running"):
             if other.id < context.id and other.params.get("name") == settings.name:
@@ -304,7 +304,7 @@ def _job(lab: Lab, settings: SearchSettings) -> JobHandle:
         handle = lab.job(job.id)
         if job.params == params or job.state == "running":
             if job.params == params:
-                handle.allow(job)  # the job has exactly the settings of this call
+                handle.allow(job)  # allowed, because its settings equal this call's
             handle.resume()
             return handle
         handle.cancel()

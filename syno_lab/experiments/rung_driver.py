@@ -96,7 +96,7 @@ class RungDriver(Loop):
         self._told_trials: set[int] = set()
         self._candidates: dict[int, Candidate] = {}
         self._numbers: set[int] = set()
-        self._known_trials: dict[int, str] = {}  # known operators' names, by trial number
+        self._known_trials: dict[int, str] = {}  # names of known operators by their trials' numbers
         self._plan: Plan | None = None
         self.evidence: Evidence | None = None
         self._shown: Search | None = None
@@ -110,9 +110,9 @@ class RungDriver(Loop):
             SearchError: the minutes are too few, or the baseline's training does not finish.
             Stopped: ``should_stop`` returned True; the queue has all results.
         """
-        self._queue_baselines(gaps=0)  # work during the timing and the first draws
+        self._queue_baselines(gaps=0)  # Workers have trainings during the first draws.
         self._plan = self._planned()
-        self._show(now=True)  # show the plan before the rungs begin
+        self._show(now=True)  # The plan is shown before the rungs begin.
         self._train_baseline()
         self._begin()
         if self._has_no_time():
@@ -248,7 +248,7 @@ class RungDriver(Loop):
         candidate = search.ask(lambda: self.should_stop() or self.cpu_clock() > started + DRAW_S)
         if candidate is not None:
             search.tell(candidate, self.space.score(candidate.operator))
-            search.told.clear()  # only the elites of this search are needed
+            search.told.clear()  # saves memory: only the search's elites are used
         spent = self.cpu_clock() - started
         self.funnel.spend(spent)
         # A draw that timed out may continue with the next call. If a draw fails without a timeout, no operator is left.
@@ -318,7 +318,7 @@ class RungDriver(Loop):
         if not self.settings.seeds:
             return
         finalists = self._longest_first(self.finalists(), self.rungs[-1])
-        for seed in self.settings.seeds:  # complete one seed before the next, in case the time is short
+        for seed in self.settings.seeds:  # each seed in turn, because time may run out
             for number in (BASELINE, *finalists):
                 self.queue.queue(number, FINAL, seed, _FIRST)
         self._wait(lambda: all(training.is_ended for training in self._all(FINAL)))
@@ -420,13 +420,13 @@ class RungDriver(Loop):
                     self._candidates[trial.number] = candidate
                 for seed in range(self.rungs[0].seeds):
                     self.queue.queue(trial.number, self.rungs[0].name, seed, _RUNGS)
-        self._earlier = frozenset(self._told_trials)  # the cause of an earlier failure may be gone
+        self._earlier = frozenset(self._told_trials)  # failures of earlier processes do not count
 
     def _ask(self, rung: Rung) -> bool:
         """Queue the next operator on the first rung; return False if no operator is left."""
         candidate = self._next_candidate()
         if candidate is None:
-            self._look()  # raises Stopped if a stop ended the draws
+            self._look()  # raises Stopped if a stop request ended the draws
             self.end_reason = self.end_reason or f"no new operator {self.space.limits}"
             return False
         number = self.keep(candidate.operator, candidate.taken)

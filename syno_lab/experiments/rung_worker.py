@@ -250,7 +250,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 
     try:
         settings = SearchSettings.from_dict(params)
-        bring(settings.training)  # the user has signed the job, and its code with it
+        bring(settings.training)  # the user's signature of the job covers the code
     except SynoError as error:
         raise JobFailed(str(error), retry=False) from None
     folder = search_folder(context.root, settings.name) / "rungs"

@@ -95,7 +95,7 @@ def train_all(
         report(len(running) - len(pending), len(running))
         ended, pending = wait(pending, timeout=LOOK_S, return_when=FIRST_COMPLETED)
         for future in ended:
-            futures[future].result()  # raise DiskFullError at once
+            futures[future].result()  # this raises DiskFullError at once
     return {key: TrialOutcome.from_dict(entry.result()) for key, entry in running.items()}
 
 
@@ -131,9 +131,9 @@ class JobRunner:
             if job.params != work:
                 return None
             if not job.is_ended:
-                handle.allow(job)  # the job has the parameters of this search
+                handle.allow(job)  # allowed, because its parameters equal the search's
         elif not job.is_ended and not is_signed(self._lab.ledger, job):
-            return None  # the unsigned job came with the folder: submit another job
+            return None  # an unsigned job of a copied lab: submit another job
         handle.resume()
         return Running(handle.future(), handle.id)
 
@@ -188,7 +188,7 @@ class LocalRunner:
         request_file = self._folder / name.replace(": ", "/").replace(" ", "-") / "request.json"
         try:
             request: TrialRequest = read_json(request_file, MOST_BYTES, TrialRequest)
-        except (OSError, msgspec.MsgspecError):  # the training has not started
+        except (OSError, msgspec.MsgspecError):  # a training that has not started has no file
             return None
         return self.submit(name, request)
 

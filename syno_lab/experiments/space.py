@@ -112,12 +112,12 @@ class Space:
                 f"max_replaced_ratio: expected a share that leaves FLOPs for an operator, found {ratio} "
                 f"of the {self.replaced_flops:,} that the replaced layers of {request.backbone} take; raise it"
             )
-        self._first: dict[str, int] = {}  # the hashes of the accepted operators, by name
+        self._first: dict[str, int] = {}  # hashes of accepted operators by the function's key
         self._drawn: set[int] = set()
         self._wished: set[int] = set()
         self._wished_keys: set[int] = set()
         self._scored: set[int] = set()
-        self._costs = lru_cache(maxsize=COSTS_KEPT)(self._computed_costs)  # often called again for the same operator
+        self._costs = lru_cache(maxsize=COSTS_KEPT)(self._computed_costs)  # many calls repeat an operator
         space_request = SpaceRequest(
             self.sites,
             self.strides,

@@ -288,7 +288,7 @@ class Tunings:
             result = answer if tuning.layers is None else summed(tuning.layers, answer)
         except CancelledError:
             self._failed(tuning.number, "its job was cancelled")
-        except SynoError as error:  # an error of a layer or of the job
+        except SynoError as error:  # the tuning of a layer, or the job itself, failed
             self._failed(tuning.number, str(error))
         else:
             if tuning.number is None:

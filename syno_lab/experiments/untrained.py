@@ -73,7 +73,7 @@ class Untrained(Loop):
             return self._is_over(gives_up()) or self.should_stop()
 
         for examined in examine(search, self.space.score, is_over, self._upcoming):
-            search.told.clear()  # the operators of an hour take a gigabyte; only elites are needed
+            search.told.clear()  # one hour's operators take a gigabyte; only elites are used
             self.examined += 1
             self.elites.add(self._elite(examined.trail, examined.operator, examined.score))
             gives_up = self.out_of_patience()
@@ -97,10 +97,10 @@ class Untrained(Loop):
         stored = [(read_operator(text), score) for text, score in self.log.told()]
         numbers = {trial.operator: trial.number for trial in self.log.trials()}
         self._numbers = {operator: numbers[operator.to_json()] for operator, _ in stored}
-        search.resume(stored, self._numbers)  # only elites were stored
+        search.resume(stored, self._numbers)  # the stored scores are those of the elites
         for operator, score in stored:
             self.elites.add(self._elite(Trail(()), operator, score))
-        if self.examined:  # another seed, to draw other operators than before
+        if self.examined:  # a new seed draws new operators
             search.rng.seed(f"{self.settings.seed} {self.examined}")
         self._upcoming = [operator for operator in self._upcoming if operator not in self._numbers]
 

@@ -94,7 +94,7 @@ def run(folder: str, number: int) -> None:
         log = _log(root, ended)
         try:
             files = door.files_of(job_folder(root, number), known)
-        except JobError as error:  # the files are too large; the result is sent without them
+        except JobError as error:  # too large files are left out of the final message
             files, log = {}, (log or b"") + f"\n{error}\n".encode()
         ending = _how(ledger, ended)
         insist(lambda line: None, lambda: _ask(client, door.end, folder, number, token, ending, files, log), PATIENCE_S)
@@ -146,18 +146,18 @@ def _tell(
             log: bytes | None = None
             if time.monotonic() - checked >= every:
                 checked = time.monotonic()
-                with suppress(JobError):  # the log gets the error at the end
+                with suppress(JobError):  # the final message logs this error
                     files, log = door.files_of(job_folder(root, number), known), _log(root, job)
             try:
                 wish = _ask(client, door.beat, folder, number, token, (job.progress, job.message), files, log)
             except JobError:
                 lost = [name for name in files if name in known]
-                for name in lost:  # the lab did not receive the file
+                for name in lost:  # the file must be sent again
                     del known[name]
                 silent_since = silent_since or time.monotonic()
                 if time.monotonic() - silent_since < PATIENCE_S:
                     continue
-                wish = None  # the lab is unreachable, and gives the job to another worker
+                wish = None  # an unreachable lab gives the job to another worker
             else:
                 silent_since = None
             _heed(ledger, number, wish)

@@ -154,7 +154,7 @@ class Cluster:
         with self._locked():
             state = self._state()
             if not alive.is_alive(state.scheduler):
-                if alive.is_alive(state.worker):  # the old worker would search for the old scheduler for a while
+                if alive.is_alive(state.worker):  # end the old worker, which would search for the old scheduler
                     os.kill(alive.pid_of(state.worker), signal.SIGKILL)
                 state = self._start_scheduler()
             if not alive.is_alive(state.worker):

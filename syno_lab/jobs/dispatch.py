@@ -81,7 +81,7 @@ def within(seconds: float, connect: Callable[[], Client]) -> Client:
             return
         try:
             pending.set_result(client)
-        except InvalidStateError:  # the waiting thread has timed out
+        except InvalidStateError:  # the future was cancelled at the timeout
             client.close()
 
     threading.Thread(target=run, name="dask-connect", daemon=True).start()

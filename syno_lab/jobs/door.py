@@ -105,7 +105,7 @@ def files_of(folder: Path, known: dict[str, tuple[int, int]] | None = None) -> F
     files: Files = {}
     total = 0
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
-        with suppress(OSError):  # the file was removed meanwhile
+        with suppress(OSError):  # the job may remove the file meanwhile
             if path.is_symlink() or not path.is_file():
                 continue
             status = path.stat()

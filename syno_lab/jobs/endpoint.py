@@ -123,7 +123,7 @@ def passed_on() -> dict[str, str]:
 
     try:
         worker: Any = get_worker()
-    except ValueError:  # this process is no worker
+    except ValueError:  # ValueError: this process is no worker
         return {}
     if node.is_ours():
         return {}

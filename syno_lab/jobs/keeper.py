@@ -48,7 +48,7 @@ class Keeper:
         self._client: Client | None = None
         self._is_foreign = False
         self._counted: frozenset[str] = frozenset()
-        self._silent: tuple[str, float] | None = None  # the scheduler without an answer, and since when
+        self._silent: tuple[str, float] | None = None  # a silent scheduler's address, and since when
         self._sent: dict[tuple[int, int], Future] = {}
         self._futures: list[JobFuture] = []
         self._guard = threading.Lock()
@@ -119,13 +119,13 @@ class Keeper:
                     swept = time.monotonic()
                     sweep(self._ledger, self._watch)
                     if self._client is not None and not self._is_connected():
-                        self._disconnect()  # close at once, or Dask's client would search for its scheduler and log
+                        self._disconnect()  # a lost client would search and log
                 if is_due or current != version:
                     version = current
                     self._settle()
                     self._dispatch()
                 self.trouble = ""
-            except (JobError, StoreError) as error:  # the loop tries again in any case
+            except (JobError, StoreError) as error:  # the loop's next round tries again
                 if str(error) != self.trouble:
                     self.trouble, since, is_logged = str(error), time.monotonic(), False
                 elif not is_logged and time.monotonic() - since >= LASTS_S:
@@ -194,7 +194,7 @@ class Keeper:
         own = self._cluster.endpoint()
         client = self._client
         if client is not None and client.status == "running" and client.scheduler.address == own.address:
-            return client  # only the worker of the cluster was missing
+            return client  # the scheduler is the same; only a worker was missing
         self._disconnect()
         self._client, self._is_foreign, self._counted = self._answering(own), False, COUNTED
         return self._client

@@ -68,7 +68,7 @@ def supervise(folder: str, number: int) -> None:
     # An attempt of a dead worker still takes resources. Supervise this attempt first, or too many jobs would run.
     is_sent = False
     while lease := _adopt(ledger, number, needs):
-        if lease.job != number and not is_sent:  # else this job would wait for the adopted job
+        if lease.job != number and not is_sent:  # this job must not wait for the adopted job
             _send_again(ledger, root, number)
             is_sent = True
         Supervisor(ledger, root, lease).watch()
@@ -94,7 +94,7 @@ def _make_room() -> None:
     """Let Dask use this task's thread for another job, because a driver only waits."""
     from distributed import secede
 
-    with contextlib.suppress(ValueError):  # this process is no worker
+    with contextlib.suppress(ValueError):  # ValueError: this process is no worker
         secede()
 
 
@@ -104,7 +104,7 @@ def _send_again(ledger: Ledger, root: Path, number: int) -> None:
 
     from syno_lab.jobs.dispatch import send, worker_client
 
-    with contextlib.suppress(ValueError, OSError, TimeoutError, StoreError):  # otherwise this job runs later
+    with contextlib.suppress(ValueError, OSError, TimeoutError, StoreError):  # if this fails, the job runs later
         job = ledger.job(number)
         if job.state == "waiting":
             send(worker_client(), root, job, get_worker().state.total_resources, is_again=True)
@@ -184,7 +184,7 @@ class Supervisor:
                 child = _start(self.root, number, token, log_path(self.root, number, job.attempt), visible)
             except OSError as error:
                 reason = f"its process could not be started: {error}"
-                if error.errno in NO_ROOM:  # the disk is full, and the job is not at fault
+                if error.errno in NO_ROOM:  # a full disk is no fault of the job
                     time.sleep(ROOM_S)
                     self._give_back(reason)
                 else:
@@ -212,7 +212,7 @@ class Supervisor:
         beaten = time.monotonic()
         with ended(pid) as wait:
             while not wait(PERIOD_S):
-                with contextlib.suppress(StoreError):  # the store is busy or the disk full for a moment
+                with contextlib.suppress(StoreError):  # a busy store or a full disk may recover
                     current = self.ledger.database.version()
                     if current != version:
                         version = current

@@ -78,7 +78,7 @@ def _loss(lease: Lease, is_silent: bool) -> str | None:
         return "nothing was heard of its machine any more" if is_silent else None
     if lease.boot != alive.boot():
         return "the machine was started anew"
-    if alive.is_alive(lease.child):  # an attempt without a supervisor is adopted or ends by itself
+    if alive.is_alive(lease.child):  # a living child is adopted, or ends by itself
         return None
     if not alive.is_alive(lease.supervisor):
         return "it and the worker that supervised it died"

@@ -45,11 +45,11 @@ class UsageMeter:
     """Measures the processes of jobs repeatedly. Processor use is the average between two measurements."""
 
     def __init__(self) -> None:
-        self._before: dict[int, float] = {}  # processor seconds by process
+        self._before: dict[int, float] = {}  # each process's processor seconds at the last call
         self._at = 0.0
         self._gpus: dict[int, float] = {}
         self._asked_at = -float("inf")
-        psutil.cpu_percent()  # the first result of psutil has no meaning
+        psutil.cpu_percent()  # the first result of cpu_percent has no meaning
 
     def look(self, leases: Iterable[Lease]) -> dict[int, Usage]:
         """Return the usage of each job with a lease, by the job's number, without jobs on other machines."""

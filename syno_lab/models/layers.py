@@ -310,12 +310,12 @@ def _watched(net: nn.Module, forwards: Mapping[nn.Module, Callable[..., Any]]) -
     """Replace modules' ``forward``, in evaluation mode. Hooks would run too late: after the network's own hooks."""
     with ExitStack() as after:
         after.enter_context(modes_kept(net))
-        for parameter in net.parameters():  # torch counts FLOPs by hooks that fail for views of tensors with gradients.
+        for parameter in net.parameters():  # torch's hooks that count FLOPs fail for views of tensors with gradients.
             if parameter.requires_grad and parameter.is_leaf:  # Parameters of TorchScript's copies are no leaves.
                 after.callback(setattr, parameter, "requires_grad", True)
                 parameter.requires_grad = False
         after.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
-        torch.backends.mha.set_fastpath_enabled(False)  # the fast path reads layers' weights without calling them
+        torch.backends.mha.set_fastpath_enabled(False)  # the fast path would not call the layers
         for module, forward in forwards.items():
             if (own := vars(module).get("forward")) is not None:
                 after.callback(setattr, module, "forward", own)

@@ -71,7 +71,7 @@ class Slot(InPlaceOf):
         super().__init__(original, site.name or "the network itself")
         mapping = site.binding(strides)
         if site.kind == "conv2d":
-            del mapping["N"]  # an operator takes any batch size, and its spec has a default for N
+            del mapping["N"]  # an operator takes any batch size; its spec has a default
         self.placeholder = Placeholder(mapping)
         self.is_linear = site.kind == "linear"
         pools = site.kind == "conv2d" and strides == "pool" and site.stride != (1, 1)
@@ -210,7 +210,7 @@ def take_out(net: nn.Module) -> nn.Module:
     if not in_net:
         raise SpecError(f"expected a network with operators in slots, found none in this {type(net).__name__}")
     for _, slot in in_net:
-        slot.original._is_full_backward_hook = slot._is_full_backward_hook  # slot and layer share the hooks themselves
+        slot.original._is_full_backward_hook = slot._is_full_backward_hook  # the hooks are shared
     net = swap(net, {slot: slot.original for _, slot in in_net})
     keep_padding(net)
     return net
@@ -269,7 +269,7 @@ def _fitted(operator: Operator, site: Site, strides: Strides) -> dict[str, int]:
 
 def _named(operator: Operator, site: Site, strides: Strides) -> dict[str, int]:
     """Return the values of ``operator``'s variables at a site, by the names that the operator gives them."""
-    if not is_operator(operator):  # no system has this operator, so its variables have the usual names
+    if not is_operator(operator):  # an operator without a system has the usual names
         return site.binding(strides)
     named = site.binding(strides)
     if site.kind == "conv2d":

@@ -115,7 +115,7 @@ def end_marked(token: str, patience_s: float = 0.0) -> None:
     if patience_s and _signal(token, signal.SIGTERM):
         while time.monotonic() < deadline and any(identity(pid) for pid in holders(token)):
             time.sleep(0.05)
-    for _ in range(20):  # the next round kills a child that was forked during this round
+    for _ in range(20):  # a round may miss a child that is forked during it
         if not _signal(token, signal.SIGKILL):
             return
         time.sleep(0.02)

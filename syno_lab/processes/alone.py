@@ -42,7 +42,7 @@ def alone(lock: Path, busy: str, patience_s: float = 0.5) -> Iterator[None]:
             if time.monotonic() >= deadline:
                 raise SynoError(busy.replace("{who}", _holder(descriptor)))
             time.sleep(_LOOK_S)
-        with suppress(OSError):  # a full disk has no effect on the lock
+        with suppress(OSError):  # on a full disk the file names no holder
             os.truncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield

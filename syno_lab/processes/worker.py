@@ -62,7 +62,7 @@ def apart(deadline_s: float, function: Callable[..., Any], *arguments: Any) -> A
 
 
 def _run(link: Connection, parent: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    follow_parent(parent)  # the parent's thread does not survive a fork
+    follow_parent(parent)  # a fork does not copy the thread that follows the parent
     try:
         answer = True, function(*arguments)
     except Exception as error:  # noqa: BLE001 - any exception is a result for the caller

@@ -126,7 +126,7 @@ def _trials(rows: Iterable[TrialRow], measure: str) -> list[tuple[Operator, Tria
         best.setdefault(row.operator, (value, row))
     trials = []
     for text, (value, row) in best.items():
-        with suppress(FormatError):  # this process does not know the system
+        with suppress(FormatError):  # the operator's system is unknown here
             trials.append((read_operator(text), row, value))
     trials.sort(key=lambda trial: (trial[2] is None, -(trial[2] or 0.0), trial[1].number))
     return trials

@@ -28,7 +28,7 @@ def trials_of(reading: Reading, subjects: Sequence[Subject]) -> list[TrialRow | 
 
     @cache
     def read(text: str) -> Operator | None:
-        with suppress(FormatError):  # this process does not know the system
+        with suppress(FormatError):  # the operator's system is unknown here
             return read_operator(text)
         return None
 

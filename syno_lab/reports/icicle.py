@@ -249,14 +249,14 @@ def _box(
 ) -> Box:
     name, look = _primitive(branch.text)
     kind, own = SIGNS[branch.kind], "" if look is None else look.sign
-    if bound := _BOUND.fullmatch(branch.text):  # a step that limits the number of steps
+    if bound := _BOUND.fullmatch(branch.text):  # the step limits the number of further steps
         name, own = f"≤ {bound[1]} steps", f"≤{bound[1]}"
     fill = _fill(branch.kind, shade)
     return Box(
         key=branch.key,
         text=kind + branch.text,
         short=f"{kind}{name}" if bound else f"{kind}{own} {name}".strip(),
-        sign=own,  # the border and the fill of a box show the kind of its node
+        sign=own,  # no kind: the border and the fill of the box show it
         words=branch.words,
         kind=branch.kind,
         level=level,

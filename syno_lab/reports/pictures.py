@@ -143,7 +143,7 @@ def _draw_points(figure: Plot, axes: Axes, front: Front, published: Sequence[Sta
     """Draw the points with their intervals and the front's line; return the handles of the legend."""
     import matplotlib as mpl
 
-    scale = mpl.rcParams["font.size"] / 10  # marks scale with the font
+    scale = mpl.rcParams["font.size"] / 10  # the size of marks follows the font's size
     x, y = front.axes[:2]
     axes.set_xlabel(x.text, parse_math=False)
     axes.set_ylabel(y.text, parse_math=False)
@@ -209,9 +209,9 @@ _LONGEST_NAME = 28
 _LINE = "#767676"
 # The distances from a point to its label in font sizes, the nearest first, and the directions, the usual one first.
 _FAR = (0.9, 1.8, 3.0, 4.5, 6.5, 9.0, 12.0)
-_REFUSED = 10**6  # a number above the possible number of overlaps
+_REFUSED = 10**6  # more than the possible number of overlaps
 _WAYS = ((1, -1), (-1, -1), (1, 1), (-1, 1), (1, 0), (-1, 0), (0, -1), (0, 1))
-_MARK = 0.45  # half of the width of a point, in font sizes
+_MARK = 0.45  # half of a mark's width, in font sizes
 
 
 def draw_names(plot: Plot, axes: Axes, front: Front) -> None:
@@ -273,7 +273,7 @@ def _text_box(drawn: Annotation, renderer: RendererBase) -> Bbox:
     """Return the bounding box of an annotation's text, without its line."""
     from matplotlib.text import Text
 
-    drawn.update_positions(renderer)  # otherwise the offset would be relative to the figure's corner
+    drawn.update_positions(renderer)  # without this call, the label's offset starts at the figure's corner
     return Text.get_window_extent(drawn, renderer)
 
 

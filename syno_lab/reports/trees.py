@@ -168,7 +168,7 @@ def read_tree(file: Path) -> SearchTree:
     try:
         content = read_bytes(file, MAX_BYTES)
     except OSError as error:
-        if error.strerror is None:  # not a regular file, or too large
+        if error.strerror is None:  # the path is no regular file, or the file is too large
             raise StoreError(str(error)) from None
         raise StoreError(f"{file}: {error.strerror}; only Monte Carlo tree searches have a tree") from None
     try:

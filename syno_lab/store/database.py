@@ -156,7 +156,7 @@ class Database(Closing):
             new = self.path.with_name(self.path.name + "-new")
             parts = [new, new.with_name(new.name + "-wal"), new.with_name(new.name + "-shm")]
             try:
-                for part in parts:  # incomplete files of a process that was killed
+                for part in parts:  # A killed process left incomplete files.
                     part.unlink(missing_ok=True)
                 private.create(new, "xb").close()  # SQLite's other files get the mode of this file
                 with _errors(self.path), closing(sqlite3.connect(new, isolation_level=None)) as connection:
@@ -287,7 +287,7 @@ class Database(Closing):
             lock = sqlite3.connect(name, timeout=BUSY_SECONDS, isolation_level=None)
             with closing(lock):
                 lock.execute("BEGIN EXCLUSIVE")
-                with suppress(OSError):  # another user's file, if this user may write it
+                with suppress(OSError):  # chmod fails for a file of another user
                     name.chmod(0o600)
                 yield
 

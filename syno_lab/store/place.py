@@ -66,7 +66,7 @@ def refuse_network(path: Path) -> None:
     """
     try:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # no mountinfo: the system is not Linux
+    except OSError:  # only Linux has the file mountinfo
         return
     kind = file_system(path, mounts)
     if kind in NETWORK and os.environ.get(VARIABLE) != "1":

@@ -80,7 +80,7 @@ def finite(value: object) -> float | None:
         return None
     try:
         number = float(value)
-    except (OverflowError, ValueError):  # an integer may have 400 digits
+    except (OverflowError, ValueError):  # float() fails for an integer of 400 digits
         return None
     return number if math.isfinite(number) else None
 

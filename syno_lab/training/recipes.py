@@ -187,7 +187,7 @@ def _has_instructions() -> bool:
     try:
         words = set(_CPUINFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].split())
     except OSError:
-        return True  # the system does not list the instructions, so measure
+        return True  # without this list, a measurement decides
     return not words.isdisjoint(_FLAGS)
 
 

@@ -28,7 +28,7 @@ class EpochRecord:
     @property
     def perplexity(self) -> float:
         """The exponential of the test loss: a uniform guess among this number of tokens has this loss."""
-        return math.exp(min(self.test_loss, 700.0))  # the exponential of a larger number overflows a float
+        return math.exp(min(self.test_loss, 700.0))  # exp() overflows above 709
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ class StreamTask(_Images[ImageStream]):
     0 on. Raises DataError for an image that cannot be decoded.
     """
 
-    _changes: ClassVar = {"crop": crop_and_flip}  # the worker processes do the resized crops
+    _changes: ClassVar = {"crop": crop_and_flip}  # worker processes do the augmentation "resized-crop"
 
     def _open(self, dataset: ImageStream) -> None:
         self._stream = dataset

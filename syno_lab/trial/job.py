@@ -26,7 +26,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     """
     try:
         request = TrialRequest.from_dict(params)
-        bring(request)  # the user has signed the job, and its code with it
+        bring(request)  # the user's signature of the job covers the code
     except (FormatError, CodeError) as error:
         from syno_lab.jobs import JobFailed
 

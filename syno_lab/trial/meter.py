@@ -59,7 +59,7 @@ class Meter:
 
 def _forget_peak() -> None:
     with suppress(OSError):
-        _CLEAR.write_text("5")  # proc(5): resets the peak resident set size
+        _CLEAR.write_text("5")  # this resets the peak resident set size (proc(5))
 
 
 @torch.no_grad()

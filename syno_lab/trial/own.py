@@ -49,7 +49,7 @@ def codes_of(request: TrialRequest) -> dict[str, tuple[str, UserCode]]:
     codes = {}
     for role, code in (request.own or {}).items():
         name = {MODEL: request.backbone, DATA: request.data}.get(role)
-        if role.startswith(PRIMITIVE):  # reading an operator checks the primitive's digest
+        if role.startswith(PRIMITIVE):  # reading an operator checks a primitive's digest
             name = f"{role} {code}"
         elif name != name_of(code):
             raise CodeError(
@@ -96,7 +96,7 @@ def with_primitives(request: TrialRequest) -> TrialRequest:
     codes = {f"{PRIMITIVE}{primitive.name}": user_code(primitive.function) for primitive in own_primitives()}
     if not codes:
         return request
-    _BROUGHT.update({f"{role} {code}": code for role, code in codes.items()})  # this process has run this code already
+    _BROUGHT.update({f"{role} {code}": code for role, code in codes.items()})  # this process has run the code
     return msgspec.structs.replace(request, own={**(request.own or {}), **codes})
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from syno_lab.data.stream import ImageStream
 
 OUTCOME_FILE = "outcome.json"
-_MOST_BYTES = 1 << 28  # largest size of an outcome's file, which may have a prediction for each test image
+_MOST_BYTES = 1 << 28  # an outcome's file may have a prediction for each test image
 
 # States in which another run of the same trial would end too.
 _LASTING: tuple[State, ...] = ("finished", "pruned", "diverged", "timeout")
@@ -139,7 +139,7 @@ class _Trial:
             elif isinstance(error, RuntimeError | ValueError | OSError) or (self._is_own and is_theirs(error)):
                 end = _End("failed", said_by(error))
             else:
-                raise  # a bug, or the user pressed Ctrl-C
+                raise  # a bug of the lab, or Ctrl-C by the user
         finally:
             # The weights are no longer needed, and a retry needs their memory.
             if self.network is not None:
@@ -278,7 +278,7 @@ class _Trial:
         """Return the perplexity per byte from a row of :meth:`rows`; None for images."""
         if "perplexity" not in row:
             return None
-        return math.exp(min(row["test_loss"] / self.bytes_per_token, 700.0))  # a larger exponent overflows a float
+        return math.exp(min(row["test_loss"] / self.bytes_per_token, 700.0))  # exp() overflows above 709
 
     def rows(self, curve: Sequence[EpochRecord]) -> list[dict[str, float]]:
         """Return the curve as rows of an outcome."""

@@ -90,7 +90,7 @@ class TrialWorker(Worker):
         try:
             self.call(_prepare, deadline_s=START_DEADLINE_S)
         except CallFailedError as error:
-            self.close()  # the process may live, but cannot run trials without torch
+            self.close()  # a process that failed to import torch may still run
             problem = error.ended if isinstance(error, CrashedError) else str(error)
             raise TrainingError(f"expected a process for trials, found it {problem}; see {self._log}") from None
 
@@ -151,7 +151,7 @@ def _trial(say: Callable[[object], None], _: Callable[[], object], params: dict[
         answer = run_trial(request, folder=folder)
     except DiskFullError as error:
         answer = error
-    except SynoError as error:  # a request of another version, or failing code
+    except SynoError as error:  # the request has another version, or the code fails
         answer = TrialOutcome(state="failed", reason=str(error))
     except Exception as error:  # noqa: BLE001 - a bug: the search continues, and its store has the reason
         traceback.print_exc()

@@ -63,7 +63,7 @@ def local_board(
         port = listeners[0].getsockname()[1]
         folder = stack.enter_context(scratch("syno-board-"))
         environment = {
-            "TMPDIR": str(folder),  # a killed session's files are removed with the folder
+            "TMPDIR": str(folder),  # this folder's removal removes a killed session's files
             "TVM_NUM_THREADS": str(threads or cores()),
         }
         children: dict[str, subprocess.Popen[bytes]] = {}

@@ -154,7 +154,7 @@ def fetch_board(folder: str | os.PathLike[str] | None = None, report: Report = l
         base.mkdir(parents=True, exist_ok=True)
         with alone(base / "lock", "", math.inf):
             with contextlib.suppress(TuningError):
-                return find_board(base)  # the process that had the lock has fetched the board
+                return find_board(base)  # another process has fetched the board meanwhile
             for path in (part, target):
                 shutil.rmtree(path, ignore_errors=True)
             return _fetch(target, part, downloads, report)

@@ -96,7 +96,7 @@ def _apply(schedule: Schedule, block: SBlockRV, stages: dict[str, int], sums: Co
         # Loops of one step are kept, so that each iterator of the stage has its own loop.
         moved.compute_at(moved.get_sblock(name), blocks, preserve_unit_loops=True)
         part = _steps(moved, moved.get_sblock(name))
-        if part < steps:  # otherwise each block would compute the complete stage
+        if part < steps:  # equal: each block would compute the complete stage
             stage = schedule.get_sblock(name)
             schedule.compute_at(stage, blocks, preserve_unit_loops=True)
             if name not in sums:
@@ -120,7 +120,7 @@ def _stages(schedule: Schedule, block: SBlockRV) -> dict[str, SBlockRV]:
     """Return, by name, the blocks whose results are used for ``block`` alone; each block comes after its readers."""
     readers = {_name(schedule, block): block}
     waiting = [block]
-    for reader in waiting:  # the list grows in the loop
+    for reader in waiting:  # the loop itself appends to this list
         for stage in schedule.get_producers(reader):
             name = _name(schedule, stage)
             if name not in readers and all(_name(schedule, r) in readers for r in schedule.get_consumers(stage)):

@@ -156,7 +156,7 @@ def _network(params: Mapping[str, JSON], context: Workplace) -> _Work:
 
     try:
         request = TrialRequest.from_dict(params["network"])
-        bring(request)  # the signature of the job includes the code
+        bring(request)  # the user's signature of the job covers the code
     except (FormatError, CodeError) as error:
         raise TuningError(f"tune: {error}") from None
     note = _courses(context)

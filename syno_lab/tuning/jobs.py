@@ -213,7 +213,7 @@ def open_session(device: Device) -> tuple[RPCSession, str]:
     from tvm import rpc
 
     if device.board is None:
-        rpc.server.logger.setLevel(logging.WARNING)  # the server would log every candidate that it loads
+        rpc.server.logger.setLevel(logging.WARNING)  # without this, the server logs every candidate
         return rpc.LocalSession(), HERE
     host, port, matchkey = request_device(
         *device.board.address, device.key, device.wait_s, tvm=device.tvm, machine=device.machine, target=device.target

@@ -179,12 +179,12 @@ def replay(schedule: Schedule, trace: Trace) -> tuple[list[str], int]:
             try:
                 drawn = ", drawn" if kind == "Split" and any(type(item).__name__ == "Var" for item in inputs) else ""
                 steps.append(_WORDS[kind](names, plain, decision) + drawn)
-            except (KeyError, IndexError, TypeError):  # a step of a rare kind, from a user's rule
+            except (KeyError, IndexError, TypeError):  # `_WORDS` lacks some rare steps of users' rules
                 steps.append(f"{kind}({', '.join([*names, *map(str, plain)])})")
         return decision
 
     trace.apply_to_schedule(schedule, remove_postproc=False, decision_provider=describe)
-    if steps and steps[-1] == _POSTPROCESSING:  # the postprocessing had no steps
+    if steps and steps[-1] == _POSTPROCESSING:  # postprocessing without steps is not shown
         steps.pop()
     return steps, draws
 

@@ -135,7 +135,7 @@ class Record:
     def answer(self, trials: int) -> TuningResult | None:
         """Return the last result if it is valid for ``trials``: all of them are measured, or no candidates are left."""
         if not self.results or len(self.trials) > self.results[-1].trials:
-            return None  # more trials were measured after the result
+            return None  # later trials were measured after this result
         last = self.results[-1]
         return last if last.trials >= trials or last.stopped == "space" else None
 
@@ -355,7 +355,7 @@ def record_files(folder: str | os.PathLike[str]) -> list[Path]:
         entries = sorted(Path(folder).iterdir())
     except FileNotFoundError:
         raise TuningError(f"there is no such folder: {name}; expected one with tuning records") from None
-    except (OSError, ValueError) as error:  # the name has a null character
+    except (OSError, ValueError) as error:  # ValueError: the name has a null character
         reason = getattr(error, "strerror", None) or error
         raise TuningError(f"expected a folder of tuning records that can be read, found {name}: {reason}") from None
     files = [file for file in entries if file.suffix == ".jsonl"]

@@ -200,7 +200,7 @@ class Search:
         shown = population if looks_at_all else batch
         context.pre_tuning(max(trials, shown), shown, sketches, self._database, self._model)
         while not is_over():
-            with means.watched():  # a strategy may generate the design space again
+            with means.watched():  # the user's rules may run again here
                 proposed = context.generate_measure_candidates()
             if proposed and looks_at_all:
                 proposed = self._unknown(proposed)[:batch]
@@ -235,7 +235,7 @@ class Search:
                 candidate.args_info,
             )
             self._database.commit_tuning_record(record)
-        with self.tools.means.watched():  # the model may be the user's code
+        with self.tools.means.watched():  # the cost model may be the user's code
             self._model.update(context, proposed, [as_result(entry.seconds) for entry in tried])
 
     def _open_database(self) -> tuple[Any, Any]:
@@ -460,7 +460,7 @@ def compare(expected: np.ndarray, output: np.ndarray, dtype: str, others: str = 
 
     right, actual = np.asarray(expected, "float64"), np.asarray(output, "float64")
     difference = float(np.abs(actual - right).max())
-    allowed = _TOLERANCE.get(dtype, 0.0) * float(np.abs(right).max())  # integers must not differ
+    allowed = _TOLERANCE.get(dtype, 0.0) * float(np.abs(right).max())  # the tolerance is 0 for integers
     if not math.isfinite(difference) or difference > allowed:
         raise TuningError(
             f"the tuned program computes something else: largest difference {difference:.3g} "

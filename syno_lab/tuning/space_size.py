@@ -21,7 +21,7 @@ def tilings(extent: int, parts: int, innermost: int) -> int:
 
 def most_programs(trace: Trace) -> float:
     """Return the largest number of programs of a TVM sketch; infinity if the outcomes of a draw cannot be counted."""
-    drawn = set[int]()  # loops with random extents
+    drawn = set[int]()  # the loops whose extents are random choices
     total = 1.0
     for step in trace.insts:
         kind = str(step.kind.name)

@@ -243,7 +243,7 @@ class _Queue:
         with contextlib.ExitStack() as stack:
             if self._store is not None:
                 text = known_target(self._store, self._target, self._tvm)
-                if text is not None:  # operators with a recorded result need no TVM
+                if text is not None:  # a known target's records are read without TVM
                     self._open(text, self._tvm, stack)
             while self._waiting():
                 if not self._converse(stack):
@@ -339,7 +339,7 @@ class _Queue:
                 key = key_of(operator.task, target, tvm, self._devices.conditions, self._how)
                 if self._options.start is not None:
                     operator.start = start_from(self._options.start, operator.task, key, [str(self._method)])
-            except (FormatError, TuningError) as error:  # other operators' tunings continue
+            except (FormatError, TuningError) as error:  # only this operator's tuning fails
                 self._failed[operator.task.label] = str(error)
                 continue
             if self._store is None:

@@ -141,7 +141,7 @@ def by_gradient(programs: Sequence[Program], target: Target, trials: int, seed: 
     Each program first has one turn. Then the program with the largest ``calls`` x gradient has the next turn. TVM
     estimates the gradient from the progress of the program's last turns, and from its seconds divided by its turns.
     """
-    batch: list[float | None] = []  # the seconds of the last turn that TVM received
+    batch: list[float | None] = []  # the seconds of the turn that TVM received last
 
     def strategy(take: Callable[[], list[Tried]]) -> ms.SearchStrategy:
         """Make a strategy whose candidates are the turns of a program."""

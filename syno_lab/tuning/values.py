@@ -67,7 +67,7 @@ class TuningTask:
         return {entry.name: getattr(self, entry.name) for entry in fields(self)} | {"binding": dict(self.binding)}
 
     def __reduce__(self) -> tuple[type[TuningTask], tuple[JSON, ...]]:
-        return TuningTask, tuple(self.request().values())  # because a read-only mapping cannot be pickled
+        return TuningTask, tuple(self.request().values())  # pickle refuses a read-only mapping
 
 
 @dataclass(frozen=True)
