@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from syno_lab.models.placeholder import Placeholder as Placeholder
     from syno_lab.tasks import OpenLab
 
-# These names need torch or a database. Their modules are imported on first use, so that synthesis needs no such module.
+# Lazy names need torch or a database. Their modules are imported on first use, so that synthesis needs no such module.
 _ELSEWHERE = {
     "Placeholder": "syno_lab.models.placeholder",
     "improve": "syno_lab.experiments.improve",

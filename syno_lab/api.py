@@ -1,4 +1,4 @@
-"""The public names that need neither torch nor TVM. ``syno_lab`` imports this module when such a name is used."""
+"""The public names that need neither torch nor TVM. ``syno_lab`` imports this module when one of the names is used."""
 
 from syno_lab import operators
 from syno_lab.common.size import Size

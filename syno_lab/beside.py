@@ -1,8 +1,8 @@
 """Find the user's own modules that a Python source imports, without running the source, and hash their contents.
 
-A record identifies a user's file by its text. The result of the file also depends on the modules that it imports. This
-file finds the user's modules that a file imports, directly or indirectly: beside that file, in packages, elsewhere on
-``sys.path``. Modules of Python and of installed packages are skipped.
+A record identifies a user's file by its text. The result of the file also depends on the modules that it imports.
+`beside` finds the user's modules that a file imports, directly or indirectly: beside that file, in packages, elsewhere
+on ``sys.path``. Modules of Python and of installed packages are skipped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Report an exception of the user's own code as one line, with its file and line number.
 
-The lab calls the user's networks, data sets, rules, rewards and files. Their exceptions are errors of the user's code.
-A traceback through the lab's files would hide this fact. KeyboardInterrupt is never changed.
+The lab calls the user's networks, data sets, rules, rewards and files. Exceptions of this code are the user's errors. A
+traceback through the lab's files would hide this fact. KeyboardInterrupt is never changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command ``syno-lab`` with its subcommands. This module turns every error into one line and an exit status.
+"""The command ``syno-lab`` with its subcommands. The module turns every error into one line and an exit status.
 
 The commands are in :mod:`syno_lab.commands`, one in each file. The commands import torch, TVM and pandas only when they
 run, so that ``--help`` answers at once.
@@ -46,8 +46,8 @@ lab demo pgraphs.sample pgraphs.enumerate alpha.synthesise pgraphs.replay pgraph
 network board operators show pgraphs.export worker doctor
 """
 
-# The exception of typer for a wrong command line. This exception has no public name; depending on the version, it is a
-# class of click or of typer.
+# The exception of typer for a wrong command line. The exception has no public name; depending on the version, its class
+# is in click or in typer.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
 #: True if the running command has the option ``--traceback``.

@@ -32,7 +32,7 @@ def copied(
 def computed(net: nn.Module) -> dict[int, Tensor]:
     """Copy the tensors of a network that ``copy.deepcopy`` refuses; return the copies as its ``memo`` argument.
 
-    These tensors are buffers of lazy layers, and computed tensors (such as the weight under ``weight_norm`` or
+    The refused tensors are buffers of lazy layers, and computed tensors (such as the weight under ``weight_norm`` or
     pruning), which are copied by value.
     """
     memo: dict[int, Tensor] = {}

@@ -1,7 +1,7 @@
 """The errors that users see, with one base class.
 
-Every message is one line: the expected value, the found value and its place, and what to do. The command line prints
-``str(error)`` and exits with status 2; a notebook shows the exception.
+Every message is one line: the expected value, the found value, where it was found, and what to do. The command line
+prints ``str(error)`` and exits with status 2; a notebook shows the exception.
 """
 
 import errno
@@ -60,7 +60,7 @@ class TrainingError(SynoError):
 
 
 class DiskFullError(TrainingError):
-    """There is no free space to write a file. Saved data are safe, and the work can continue when there is space."""
+    """No free space is left to write a file. Saved data are safe, and the work can continue when there is space."""
 
 
 class TuningError(SynoError):

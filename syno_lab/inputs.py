@@ -63,7 +63,7 @@ def positive(value: object) -> int | None:
 def printable(text: str, most: int | None = None) -> str:
     """Replace each character that is not printable (ESC, BEL, U+202E, a line break, …), and cut the text to ``most``.
 
-    This function raises no exception.
+    The function raises no exception.
     """
     cut = text if most is None or len(text) <= most else text[: max(0, most - 1)] + "…"
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in cut)
@@ -136,7 +136,7 @@ def kind_of(value: object) -> str:
 
 
 def count_of(number: int, one: str, many: str = "") -> str:
-    """Format a number with a noun; ``many`` is the plural if it is not ``one`` with an s.
+    """Format a number with a noun; ``many`` is the plural; by default ``one`` with an s.
 
     >>> count_of(1, "layer"), count_of(0, "layer"), count_of(2, "leaf", "leaves")
     ('1 layer', '0 layers', '2 leaves')

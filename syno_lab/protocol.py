@@ -164,7 +164,7 @@ class OperatorSpace(Protocol):
     def probe(self, operator: Any) -> Mapping[str, float] | None:
         """Estimate the quality of an operator without training, as numbers of 0 or more; None without a probe.
 
-        This takes milliseconds, and repeated calls return equal numbers. ``score``, from 0 to about 1, ranks
+        A call takes milliseconds, and repeated calls return equal numbers. ``score``, from 0 to about 1, ranks
         operators; 1 is the score of the replaced layers.
         """
         return None
@@ -288,7 +288,7 @@ class System(Protocol):
     def read(self, text: str | bytes) -> Operator:
         """Read the operator of a JSON text. Reading checks the text and runs no code from it.
 
-        Raises FormatError in one line: the expected value, the value found, and its place.
+        Raises FormatError; its line names the expected value, the found value, and where it was found.
         """
 
     def summary(self, text: str | bytes) -> str:

@@ -41,7 +41,7 @@ SYSTEMS = {
     "syno-lab-nas-pte": "syno_lab.nas_pte.system:NAS_PTE",
 }
 #: The builders other than :func:`lower_json`, as ``"module:function"``. In the process of a tuning, a builder makes a
-#: TVM module from an operator's JSON. This text is a part of the key of tuning records.
+#: TVM module from an operator's JSON. The builder's text is a part of the key of tuning records.
 BUILDERS = {
     "syno-lab-operator": "syno_lab.codegen.tvm_target:lower_json",
     "syno-lab-nas-pte": "syno_lab.nas_pte.tvm:lower_json",
@@ -110,7 +110,7 @@ def format_of(text: str | bytes) -> str:
 def read_operator(text: str | bytes) -> Operator:
     """Read the operator of a JSON text, of any system.
 
-    Raises FormatError in one line: the expected value, the value found, and its place.
+    Raises FormatError; its line names the expected value, the found value, and where it was found.
     """
     return find_system(format_of(text)).read(text)
 

@@ -259,7 +259,7 @@ class OpenLab:
         """Return a figure of plotly of a search, or of all searches (:func:`.figures.lab_figure`).
 
         ``of`` is ``front``, ``curves``, ``funnel``, ``layers`` or ``comparisons``; ``axes`` are the axes of a front.
-        Raises StoreError if there is no such search, or no value for the figure, SpecError for any other ``of``.
+        Raises StoreError if there is no such search, or no value for the figure, SpecError for an unknown ``of``.
         """
         from syno_lab.reports.figures import lab_figure
 

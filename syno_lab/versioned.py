@@ -48,7 +48,7 @@ def read_versioned(
         version: the expected ``version``.
         most: the largest number of bytes (for a string: characters); a longer text is refused before it is parsed.
 
-    Raises FormatError in one line: the expected value, the value found, and its place.
+    Raises FormatError; its line names the expected value, the found value, and where it was found.
     """
     if len(text) > most:
         raise FormatError(f"{what}: expected at most {most} bytes, found {len(text)}")

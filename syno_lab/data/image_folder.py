@@ -39,7 +39,7 @@ Size = tuple[int, int]
 MOST_BYTES = 1 << 28
 """The largest size of an image file in bytes."""
 
-# Pillow also reads other formats, and starts another program to read EPS. A file's first bytes decide its format.
+# Pillow also reads other formats, and starts another program to read EPS. The first bytes of a file decide the format.
 _FORMS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "PPM", "TIFF")
 _LARGE = 1 << 24  # number of pixels; larger images are decoded one at a time
 _TEST_EVERY = 5

@@ -88,7 +88,7 @@ def images(folder: Path, *, is_deep: bool = False, most: int | None = None) -> I
 
 
 def holds_images(folder: Path) -> bool:
-    """Return whether ``folder`` or one of its subfolders holds an image."""
+    """Return whether ``folder`` or a subfolder has an image."""
     return _is_flat(folder) or next(images(folder, is_deep=True, most=_MOST_LOOKED), None) is not None
 
 

@@ -1,7 +1,7 @@
 """The demo: a small search with its tunings in this process, then a figure, a table and the operators' pictures.
 
-:func:`.run_search` runs the search, stores it and continues it after an interruption. This module has the settings and
-draws the results.
+:func:`.run_search` runs the search, stores it and continues it after an interruption. The module `demo` makes the
+settings and draws the results.
 """
 
 from __future__ import annotations
@@ -92,8 +92,7 @@ def run_demo(options: DemoOptions, report: Report = lambda stage, fraction, mess
     the stage's progress from 0 to 1.
 
     Raises:
-        SynoError: one line, for missing or corrupt data, a damaged store, and another process that runs a demo in this
-            folder.
+        SynoError: data are missing or corrupt, the store is damaged, or another process runs a demo in the folder.
     """
     from syno_lab.data.datasets import load_dataset
 

@@ -1,8 +1,8 @@
 """The final comparison of a search: the baseline and the best operators, trained with equal settings on several seeds.
 
-This module trains as :func:`syno_lab.trial.run_stage` does, but through the search's runner. All trainings start
-together, a killed search keeps these trainings, and the baseline is trained once for all operators. Only the finals
-train on all training images and read the test images.
+The trainings are as in :func:`syno_lab.trial.run_stage`, but use the search's runner. All trainings start together, a
+killed search keeps these trainings, and the baseline is trained once for all operators. Only the finals train on all
+training images and read the test images.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def baselines_beside(
     report: Report,
     should_stop: Callable[[], bool],
 ) -> list[TrialOutcome]:
-    """Return the baseline's trainings on the operators' machine; if another machine ran them, train the baseline again.
+    """Return the baseline's trainings on the operators' machine; after a change of machine, train the baseline again.
 
     A search that continues on another machine has a baseline of the first machine, and different machines are never
     compared. Raises SearchError where the operators' trainings are on several machines, and as :func:`train_on_seeds`.

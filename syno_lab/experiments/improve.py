@@ -154,16 +154,16 @@ def improve(
 ) -> Improvement:
     """Search operators for the layers of your own network, with trainings on your own data.
 
-    This is the search of the command ``syno-lab search``. The search replaces the layers by known and discovered
+    The function runs the search of ``syno-lab search``. The search replaces the layers by known and discovered
     operators, and trains each: first for few steps, then the best operators for more steps. The finals train the best
     operators within 0.4 and 0.25 of the layers' FLOPs, and the unchanged network, on ``seeds`` seeds. The comparison
     uses the test examples. The lab in ``folder`` stores every outcome. A later call continues, also with more minutes.
 
     Args:
-        model: an ``nn.Module`` (each training starts with a copy of it, weights included); a function that returns a
-            new module (each training draws new weights from its seed); ``"file.py:function"``, for jobs in other
-            processes; or a backbone's name. Its output for examples [B, …] is logits [B, V] or has them as ``logits``.
-        data: two torch datasets (train, test) of pairs (tensor, class), a function that returns them,
+        model: an ``nn.Module`` (each training starts with a copy of its weights); a function that returns a new module
+            (each training draws new weights from its seed); ``"file.py:function"``, for jobs in other processes; or a
+            backbone's name. The output for examples [B, …] is logits [B, V], or has a field ``logits``.
+        data: two torch datasets (train, test) of pairs (tensor, class), a function that returns two datasets,
             ``"file.py:function"``, or a folder for ``syno_lab.load_dataset``. A module or a function of a notebook is
             trained in this process, one training at a time.
         minutes: the time limit in minutes, including baseline and finals.

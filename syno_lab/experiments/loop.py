@@ -32,7 +32,7 @@ PATIENCE_S = 120.0
 class Begun:
     """A search that has started or continues.
 
-    It has the search space, the records in the store, the search files, and the status from an earlier process.
+    The fields are the search space, the store's records, the search files, and the status from an earlier process.
     """
 
     settings: SearchSettings

@@ -177,7 +177,7 @@ def choose(
         tries: whether operators are tried.
 
     Raises:
-        SpecError: no layer can be replaced; one line with each layer's reason.
+        SpecError: no layer can be replaced; the message has each layer's reason.
         SynoError: as :func:`check_fit`.
     """
     request = at_its_size(request, say)
@@ -230,8 +230,8 @@ def _with_sites(request: TrialRequest, selection: Selection, sites: Sequence[Sit
 def unworthy(sites: Sequence[Site], seen: Survey) -> dict[str, str]:
     """Return why some layers are not replaced: indivisible channels, the output layer, a small plane or few FLOPs.
 
-    A layer whose plane is too small for a window is replaced in two cases: no layer has room for a window, or all are
-    1x1 convolutions and the layers with room have at most half of the FLOPs.
+    A layer that is smaller than a window is replaced in two cases: all layers are, or all layers are 1x1 convolutions
+    and the larger layers have at most half of the FLOPs.
     """
     last = next((site for site in reversed(seen.sites) if site.calls), None)
     reasons: dict[str, str] = {}

@@ -65,8 +65,8 @@ def with_choice(
         settings: the settings of a search.
         rules: functions of a state (:class:`syno_lab.State`) and a step (its ``primitive``, ``operands``,
             ``parameter``, ``given``) that return True to reject the step. The docstring's first line is the reason.
-        reward: a function from a :class:`Judged` to a number from 0 to 1, more is better. It may be called several
-            times for one operator, and must return the same number.
+        reward: a function from a :class:`Judged` to a number from 0 to 1, more is better. Repeated calls for one
+            operator must return the same number.
 
     Raises CodeError where a function's source cannot be found, or the function fails; SearchError where the search does
     not support the functions.

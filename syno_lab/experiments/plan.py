@@ -1,6 +1,6 @@
 """The plan of a search in rungs, made before the rungs begin, and the funnel: how many operators reached each stage.
 
-All numbers of the plan are seconds of one worker. The finals and the baseline are part of the minutes.
+Times of the plan are in seconds of one worker. The finals and the baseline are part of the minutes.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
         seeds: the number of seeds in the finals; 0 for no finals.
 
     Raises:
-        SearchError: the minutes are too few for a rung or for the finals; one line with the minutes needed.
+        SearchError: too few minutes for a rung or the finals; the message has the needed minutes.
     """
     total = 60 * minutes * workers
     full_s = each_s[rungs[-1].name]

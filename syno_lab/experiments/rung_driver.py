@@ -1,13 +1,13 @@
 """The search in rungs: it draws and probes operators, trains many briefly, and then the best longer and longer.
 
-This is successive halving (Jamieson and Talwalkar 2016) with a time plan. The baseline measures the cost of a training
-on each rung, the plan shares the minutes, and the parts run one after another. The store has the queue of trainings,
-with which a killed search continues.
+The method is successive halving (Jamieson and Talwalkar 2016) with a time plan. The baseline measures the cost of a
+training on each rung, the plan shares the minutes, and the parts run one after another. The store has the queue of
+trainings, with which a killed search continues.
 
 Two trainings of the baseline come first; they show which differences the finals can detect. An idle worker costs as
 much as a busy worker, so some useful training always waits in the queue. During the first rung the untrained search
-draws operators. At the end of a rung, all but one worker would wait for its last training. These idle workers train the
-baseline on seeds of the finals, with the last priority.
+draws operators. At the end of a rung, idle workers would wait for the last training. Instead, they train the baseline
+on seeds of the finals, with the last priority.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from syno_lab.trial.rungs import HOLDOUT, rung_request
 AHEAD = 8
 #: The share of the first rung's operators that are elites of the untrained search; the method proposes the rest.
 MOST_ELITES = 0.6
-#: The most draws for a new elite. Then the search method proposes an operator, which takes about as long.
+#: The most draws for a new elite. After these draws the search method proposes an operator, in about the same time.
 DRAWS_FOR_ONE = 6
 #: The most CPU seconds of one draw of the untrained search; the workers are checked after each draw.
 DRAW_S = 0.5
@@ -333,8 +333,8 @@ class RungDriver(Loop):
     def best_within(self, share: float) -> Score | None:
         """Return the best discovered operator within a share of the FLOPs; of equally good operators, the cheaper.
 
-        Among the operators with additional seeds, the mean measure over all seeds decides. If no such operator is
-        within the share, the scores of all operators on the last rung decide.
+        Among the operators with additional seeds, the mean measure over all seeds decides. If the share has no operator
+        with additional seeds, the scores of all operators on the last rung decide.
         """
         return self._best([row for row in self.scores(self.rungs[-1]) if row.number not in self._known_trials], share)
 
@@ -359,8 +359,8 @@ class RungDriver(Loop):
     def scores(self, rung: Rung) -> list[Score]:
         """Return the scores of the operators that finished on all seeds of a rung.
 
-        A measure on one rung is noisy. So from the second rung on, a score is the mean of the standardised measures on
-        this rung and the previous rung.
+        The measure of a single rung is noisy. So from the second rung on, a score is the mean of the standardised
+        measures on this rung and the previous rung.
         """
         index = self.rungs.index(rung)
         values = self._standardised(rung)

@@ -90,8 +90,8 @@ def work(
     """Take trainings from the queue of ``log`` until stopped, or until the queue was empty for ``idle_s``.
 
     Returns the number of trainings that ended. ``holder`` names this worker in the queue; the trainings of an earlier
-    worker of this name return to the queue. ``train`` is :meth:`.TrialWorker.run`, or a function like it. ``folder`` is
-    in the search's folder; it has the checkpoints of each training until the outcome is stored.
+    worker of this name return to the queue. ``train`` is :meth:`.TrialWorker.run`, or a function with its arguments.
+    ``folder`` is in the search's folder; it has the checkpoints of each training until the outcome is stored.
     """
     queue = log.rungs
     queue.release(holder)
@@ -200,7 +200,7 @@ class JobWorkers:
 
     def look(self) -> None:
         """See :class:`Workers`."""
-        # This method is called many times a second, so it only reads the states of jobs.
+        # Calls are frequent, so the method reads only the states of jobs.
         ended = [handle for handle in self._handles if self._lab.ledger.state(handle.id) in ENDED]
         for handle in ended:
             self._queue.release(holder_of(handle.id))

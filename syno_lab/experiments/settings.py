@@ -29,8 +29,8 @@ USUAL_OBJECTIVES = OBJECTIVES[:2]
 #: The policies of the method ``mcts``: the paper's UCT, or UCT with values of actions.
 TreeKind = Literal["uct", "rave"]
 
-#: Settings that may change when a search continues: limits, workers and tuning. These settings have no effect on the
-#: choice of operators.
+#: Settings that may change when a search continues: limits, workers and tuning. The settings in the list have no effect
+#: on the choice of operators.
 CHANGEABLE = ("minutes", "trials", "workers", "gpus", "tuning", "equal_within", "anyway")
 
 #: The default system.
@@ -109,10 +109,10 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
         limits: limits of the system's space; for pGraphs ``max_primitives``, ``max_tensors``, …
             (:class:`syno_lab.ir.spec.Limits`).
         coefficients, occurrences: see :func:`syno_lab.pgraphs.of_network.derive_spec`; None: the system's defaults.
-        weight_limits: ``primary``: primary variables in dimensions of weights count as occurrences too; ``free``: they
-            do not. A system has default limits for both values.
+        weight_limits: ``primary``: primary variables in dimensions of weights count as occurrences too; ``free``: no
+            such variable counts. A system has default limits for both values.
         starts_with_known: whether to train the space's known operators first (:meth:`.OperatorSpace.known`). The search
-            learns from known operators and is compared with them. They count as trials, not as discovered operators.
+            learns from known operators and is compared with them. They are trials, but not discovered operators.
         tuning: which trials are tuned, and how; None: no trial is tuned. The objective ``latency`` requires a tuning.
         untrained: whether operators are ranked by the system's probe (:meth:`.OperatorSpace.probe`); ``trials`` counts
             the examined operators.

@@ -309,7 +309,7 @@ class Space:
         Args:
             settings: the settings.
             prior: a function from an operator to a number, higher for a higher expected reward, for methods with an
-                estimate. :meth:`score` is such a function.
+                estimate. An example is :meth:`score`.
         """
         rng = random.Random(settings.seed)  # noqa: S311 - for choices, not for secrets
         if settings.method == "estimate":

@@ -1,7 +1,7 @@
 """Tries a search before it starts: a known operator replaces the layers of the network, on two examples.
 
-A try does what the trials of the search will do: one evaluation and one training step, by the trials' functions. So a
-network whose layers no operator can replace fails at once, and not in each of a hundred trials.
+A try runs one evaluation and one training step, by the functions of the search's trials. So a network without
+replaceable layers fails at once, and not in each of a hundred trials.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Untrained(Loop):
         stored = [(read_operator(text), score) for text, score in self.log.told()]
         numbers = {trial.operator: trial.number for trial in self.log.trials()}
         self._numbers = {operator: numbers[operator.to_json()] for operator, _ in stored}
-        search.resume(stored, self._numbers)  # the stored scores are those of the elites
+        search.resume(stored, self._numbers)  # only elites have stored scores
         for operator, score in stored:
             self.elites.add(self._elite(Trail(()), operator, score))
         if self.examined:  # a new seed draws new operators

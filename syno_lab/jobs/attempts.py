@@ -47,7 +47,7 @@ def register(ledger: Ledger, number: int, token: str) -> bool:
 
 
 def adopt(ledger: Ledger, number: int) -> Lease | None:
-    """Become the supervisor of an attempt whose supervisor died and whose child lives; None without such an attempt."""
+    """Take over an attempt whose supervisor died and whose child process lives; return its lease, or None."""
     with ledger.database.transaction():
         lease = ledger.lease(number)
         if lease is None or not lease.is_here or alive.is_alive(lease.supervisor) or not alive.is_alive(lease.child):

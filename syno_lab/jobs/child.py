@@ -1,4 +1,4 @@
-"""The process of one attempt: ``python -m … <lab folder> <job> <token>``. The process stores its own ending."""
+"""The process of one attempt: ``python -m … <lab folder> <job> <token>``. The process stores how the attempt ended."""
 
 from __future__ import annotations
 

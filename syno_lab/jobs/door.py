@@ -1,4 +1,4 @@
-"""The functions of a lab's door. Workers that do not see the lab's folder call them on the worker that sees it.
+"""The functions of a lab's door. A worker that does not see the lab's folder calls the functions on a worker that does.
 
 A worker on another machine takes a job, renews its lease and sends its results. Each request is a small Dask task on
 the worker with the resource :data:`HOME`. The lab keeps the store: only a token's holder can end an attempt.

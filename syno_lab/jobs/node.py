@@ -1,6 +1,6 @@
 """The module that a lab's Dask scheduler and worker import first (``--preload``).
 
-This module imports no other module of the lab, because the scheduler needs none.
+The module imports no other module of the lab, because the scheduler needs no other module.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ class StochasticDepth(nn.Module):
 class InvertedResidual(nn.Module):
     """[B, C_in, H, W] to [B, C_out, ⌈H/stride⌉, ⌈W/stride⌉] by way of ``expansion`` C_in channels.
 
-    ``fused``: a dense 3x3 convolution expands the channels (Fused-MBConv). Otherwise a 1x1 convolution expands the
-    channels, and a depthwise 3x3 convolution and a scaling of channels follow (MBConv). In training a block with a
+    ``fused``: a dense 3x3 convolution expands the channels (Fused-MBConv). Without ``fused``, a 1x1 convolution expands
+    the channels, and a depthwise 3x3 convolution and a scaling of channels follow (MBConv). In training a block with a
     shortcut is skipped for an image with probability ``drop``.
     """
 

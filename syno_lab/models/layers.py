@@ -193,10 +193,10 @@ def find_convolutions(
 ) -> list[Site]:
     """Return the convolutions of ``net`` that an operator of the same shapes can replace, in the order of their calls.
 
-    This is a :func:`survey` with one image [C, H, W] of ``input_shape``, but an empty result is no error. The arguments
-    ``kernel_size``, ``stride`` and ``groups`` select (None: any), and ``predicate`` selects by name and module. Layers
-    that no operator can replace are left out: see :attr:`.Site.obstacle`. Raises SpecError when the network cannot run
-    the shape.
+    The function runs :func:`survey` with one image [C, H, W] of ``input_shape``; an empty result is no error. The
+    arguments ``kernel_size``, ``stride`` and ``groups`` select (None: any), and ``predicate`` selects by name and
+    module. Layers that no operator can replace are left out: see :attr:`.Site.obstacle`. Raises SpecError when the
+    network cannot run the shape.
     """
     selection = Selection(
         kernel_size=kernel_size, stride=stride, groups=groups, pointwise=kernel_size is None, predicate=predicate

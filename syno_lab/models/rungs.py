@@ -1,7 +1,7 @@
 """Rungs of a search: which cheaper networks and trainings (proxies) precede the training of the network itself.
 
 A training on the first rung takes seconds, and longer on each later rung. Only the best trials continue (successive
-halving; Jamieson and Talwalkar 2016, Li et al. 2018). This file is plain data without torch;
+halving; Jamieson and Talwalkar 2016, Li et al. 2018). The module is plain data without torch;
 :mod:`syno_lab.trial.rungs` applies a rung to a request.
 """
 
@@ -61,8 +61,8 @@ class Rung:
 def proxies(*, resolution: int, steps: tuple[int, int] = (40, 156), **sizes: int) -> tuple[Rung, ...]:
     """Return the rungs of a backbone for images: two short trainings of a smaller network, then the network itself.
 
-    The second rung is the first with more steps and two seeds. The default values are those of the first successful
-    search, on ResNet-20. Its proxy was ResNet-8 at 16 x 16, with 40 and then 156 batches of 64 images. The first rung
+    The second rung is the first with more steps and two seeds. The default values are from the first successful search,
+    on ResNet-20. ResNet-20's proxy was ResNet-8 at 16 x 16, with 40 and then 156 batches of 64 images. The first rung
     ranks by the training loss. In ResNet-20's validation the training loss agreed with the full recipe better than
     FLOPs and parameters did. The held-out loss after so few steps did not (``syno-lab search --validate-proxy``).
     """

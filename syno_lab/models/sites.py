@@ -190,9 +190,9 @@ def derived_wants(sites: Iterable[Site], strides: Strides = "pool") -> tuple[Wis
     ``a`` becomes ``m``, so that grouped operators, which read some of the channels, meet the wish too. The wish is
     ``C_in>=m, H>=m, W>=m`` for a 3x3 convolution, ``C_in>=m, H>=o, W>=o`` for a 1x1, ``C_in>=m`` for a linear layer.
 
-    One operator replaces all layers, so it should read as much as each of them. For several layers, each axis gets the
-    highest of the layers' marks. With the lowest mark, one 1x1 convolution among 3x3 convolutions would allow operators
-    that read no neighbours.
+    One operator replaces all layers, so the operator should read as much as each layer. For several layers, each axis
+    gets the highest of the layers' marks. With the lowest mark, one 1x1 convolution among 3x3 convolutions would allow
+    operators that read no neighbours.
     """
     columns = zip(*(_marks(site, strides) for site in sites), strict=True)
     most = [max(marks, key=RANK.__getitem__) for marks in columns]

@@ -252,9 +252,9 @@ def _shapes(site: Site, strides: Strides) -> tuple[tuple[int, ...], tuple[int, .
 def _fitted(operator: Operator, site: Site, strides: Strides) -> dict[str, int]:
     """Return the values of ``operator``'s variables at a site: the site's own values, then the spec's defaults.
 
-    A variable that is the whole size of an input or output axis gets the size of the layer's axis. Other variables are
-    matched by name (such as s, the stride). Raises SpecError when the sizes do not fit, a variable has no value, or the
-    first axis (images, positions) is not fixed in the operator's spec.
+    A variable that is the whole size of an input or output axis gets the size of the layer's axis. All further
+    variables are matched by name (such as s, the stride). Raises SpecError when the sizes do not fit, a variable has no
+    value, or the first axis (images, positions) is not fixed in the operator's spec.
     """
     needed = _shapes(site, strides)
     bound = operator.complete_binding(_named(operator, site, strides))

@@ -2,8 +2,8 @@
 
 Source: A. Dosovitskiy et al., An Image is Worth 16x16 Words: Transformers for Image Recognition at Scale, ICLR 2021,
 with the changes of Beyer, Zhai, Kolesnikov, Better plain ViT baselines for ImageNet-1k, 2022: positions as fixed sines
-and cosines, and the mean over the tokens instead of a class token. The size is the lab's own: patches of 4 x 4 pixels,
-and layers like those of the small GPT. Shapes: B images, H rows and W columns of patches, T = H W tokens, D the width.
+and cosines, and the mean over the tokens instead of a class token. The lab chose the size: patches of 4 x 4 pixels, and
+the layer sizes of the small GPT. Shapes: B images, H rows and W columns of patches, T = H W tokens, D the width.
 """
 
 from __future__ import annotations

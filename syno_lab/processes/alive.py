@@ -1,7 +1,7 @@
 """Find out whether a process is alive, by its identifier, its start, its boot and its machine.
 
 The system reuses process identifiers, so the identity of a process includes the time of its start. On Linux this time
-is in ticks since boot, which do not change with the clock. On other systems it is the kernel's record.
+is in ticks since boot, which do not change with the clock. On other systems the kernel's record is the start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Import hooks that shorten TVM's imports in child processes. These imports took 80 % of a default tuning's CPU time.
+"""Import hooks that shorten TVM's imports in child processes. Full imports took 80 % of a default tuning's CPU time.
 
 No hook changes TVM permanently: each hook is removed after the import.
 """

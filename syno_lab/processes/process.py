@@ -55,7 +55,7 @@ def start_child(
     """Run ``python -m module <own pid> *arguments`` with its output in ``log`` and the same module search path.
 
     With ``own_group`` the child leads a new session. Ctrl-C in a terminal then reaches only the parent, which calls
-    :func:`end_group`. Otherwise the child dies with this process's group. Only the user can read the child's files.
+    :func:`end_group`. Else the child dies with this process's group. Only the user can read the child's files.
     """
     return subprocess.Popen(
         module_command(module, str(os.getpid()), *arguments),

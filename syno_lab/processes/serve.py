@@ -1,7 +1,7 @@
 """The process of a local board's tracker or RPC server: ``python -m … <parent> tracker|server <socket> …``.
 
 The tracker is TVM's own loop, with a listening socket from the parent. The server is the same as on every board
-(:mod:`syno_lab.processes.board_server`). Both refuse other accounts, if the system lists the account of a connection.
+(:mod:`syno_lab.processes.board_server`). The two refuse other accounts, if the system lists a connection's account.
 """
 
 from __future__ import annotations

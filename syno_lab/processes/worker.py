@@ -1,8 +1,8 @@
 """A worker process that runs one call at a time. A call that crashes or hangs ends only this process.
 
-TVM's own pools start new processes for each batch, and rely on a thread inside the worker for timeouts. This worker
-lives for the whole tuning, imports TVM before the time of a call starts, and is killed from outside. Work that needs no
-board runs in a fork (:func:`apart`), in which all modules are imported already.
+TVM's own pools start new processes for each batch, and rely on a thread inside the worker for timeouts. The lab's
+worker lives for the whole tuning, imports TVM before the time of a call starts, and is killed from outside. Work that
+needs no board runs in a fork (:func:`apart`), in which all modules are imported already.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ def atlas_svg(shown: ShownAtlas, *, has_links: bool = False) -> str:
     """Draw a :func:`syno_lab.reports.atlas.shown_atlas`, with the same scale in both directions.
 
     The shape of a mark shows the operator's system, and the colour shows the result. Known operators are hollow and
-    have labels where there is room. ``has_links``: whether points link to their pages.
+    have labels where there is room. ``has_links``: whether points link to operators' pages.
     """
     places = shown.places
     spots = _spots([(item.x, item.y) for item in places])

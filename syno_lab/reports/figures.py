@@ -1,6 +1,6 @@
 """Figures of a lab as :class:`plotly.graph_objects.Figure`, to edit, combine and show in any notebook.
 
-Plotly is imported on use. Its templates ``syno-lab`` and ``syno-lab-dark`` are the style of all figures here:
+Plotly is imported on use. Plotly's templates ``syno-lab`` and ``syno-lab-dark`` are the style of all figures:
 ``figure.update_layout(template="syno-lab-dark")``. :meth:`.Front.save` draws for papers, without a browser.
 """
 
@@ -159,7 +159,7 @@ def layers_figure(operators: Mapping[str, tuple[Operator, Places]]) -> Figure:
 def lab_figure(reading: Reading, of: Subject, search: str | None, axes: Sequence[str]) -> Figure:
     """Return a figure of a search, by default of the newest; of all searches for ``front`` and ``curves``.
 
-    Raises StoreError where the lab has no such search or value; SynoError for an unknown axis or any other ``of``.
+    Raises StoreError where the lab has no such search or value; SynoError for an unknown axis or an unknown ``of``.
     """
     if of not in get_args(Subject):
         raise SpecError(f"figure of a lab: expected one of {', '.join(get_args(Subject))}, found {quoted(of)}")

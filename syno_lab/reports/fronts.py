@@ -85,7 +85,7 @@ class Front(NamedTuple):
         return {point.system: point.mark for point in self.points if point.system and not point.is_baseline}
 
     def figure(self, title: str = "") -> plotly.graph_objects.Figure:
-        """Return the front for plotly (:func:`.figures.front_figure`). Raises StoreError where it has no point."""
+        """Return the front for plotly (:func:`.figures.front_figure`). Raises StoreError for a front without points."""
         from syno_lab.reports.figures import front_figure
 
         return front_figure(self, title)
@@ -123,7 +123,7 @@ def front_of(
         axes: the names of two or three axes.
         baselines: the baseline of each source, for relative values; None: plain values.
         reference: the point that bounds the volume. None: on each axis, the worst value plus a tenth of the range of
-            values (for an empty range a tenth of the value, or 1). Only volumes with one such point can be compared.
+            values (for an empty range a tenth of the value, or 1). Compare only volumes with equal references.
 
     Raises SynoError for an unknown or repeated axis, another number of axes, or a ``reference`` of another length.
     """

@@ -1,7 +1,7 @@
 """The network of a trial: the layers that the operator replaces, with their sizes, and the costs of the network.
 
-The layers give an operator's variables their sizes. With these sizes, the operator's costs in its view are parts of the
-network's costs in the table of trials.
+An operator's variables get their sizes from the layers. With these sizes, the operator's costs in its view are parts of
+the network's costs in the table of trials.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def shown_layers(found: InNetwork | str, operator: Operator) -> tuple[Places | N
 
 
 def shared_sizes(networks: Sequence[InNetwork | str]) -> dict[str, int] | None:
-    """Return the sizes at which trials of one network are compared: those of the first layer that all trials replace.
+    """Return the sizes of the first layer that all trials of one network replace, to compare operators at these sizes.
 
     None where a network is unknown, the trials are of several networks, or no layer is common to all.
     """

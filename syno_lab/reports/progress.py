@@ -257,7 +257,7 @@ _WIDTH, _LINE, _LEFT, _RIGHT, _TOP = 640, 26, 110, 190, 26
 def funnel_picture(progress: Progress) -> str:
     """Draw the funnel as SVG text: for each stage a bar, whose length is the logarithm of the number of operators.
 
-    The picture is readable on light and dark backgrounds. Its label is :func:`describe_funnel`.
+    The picture is readable on light and dark backgrounds. The picture's label is :func:`describe_funnel`.
     """
     most = max((stage.number for stage in progress.stages), default=0)
     room = _WIDTH - _LEFT - _RIGHT

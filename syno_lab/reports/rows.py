@@ -137,8 +137,8 @@ class TrialRow:
         ended: the time at which the training ended (ISO 8601, UTC); empty where it is unknown.
         job: the number of the job that trained the trial.
         operator: the operator's JSON; empty for the network without an operator.
-        steps: the steps by which a search built the operator, from the output on; ``lengths``: the number of the
-            operator's steps in each of them.
+        steps: the steps by which a search built the operator, from the output on; ``lengths``: the operator's steps in
+            each.
         probe: the probe's score, which ranks operators without training; None where the operator was not probed.
         rungs: the trainings of a search in rungs, the cheapest rung first; else empty.
         known: the name of the operator, if the search began with it; empty for a discovered operator.

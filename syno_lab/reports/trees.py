@@ -4,8 +4,8 @@ A search writes its whole tree at most once a second (:mod:`syno_lab.experiments
 store. A node does not store its pGraph; the pGraph is derived from an operator below the node.
 
 The store has the steps of every trial in the order of proposal, for every search method. So the operators that were
-proposed up to a given trial form a tree too (:func:`moment`). Such a tree only grows: a node keeps its number and its
-index among its siblings. The tree has no estimates and no nodes without a trial.
+proposed up to a given trial form a tree too (:func:`moment`). A tree of a replay only grows: a node keeps its number
+and its index among its siblings. The tree has no estimates and no nodes without a trial.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def tree_file(lab: Path, name: str) -> Path:
 def read_tree(file: Path) -> SearchTree:
     """Read the tree in a file.
 
-    Raises StoreError where the file is missing (only Monte Carlo tree searches write one), damaged or of another kind.
+    Raises StoreError where the file is missing (only Monte Carlo tree searches have it), damaged or of another kind.
     """
     try:
         content = read_bytes(file, MAX_BYTES)

@@ -252,7 +252,7 @@ class Database(Closing):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit all writes of the block, or none of them."""
+        """Commit all writes of the block; after an exception, commit no write."""
         with self._use() as connection:
             connection.execute("BEGIN IMMEDIATE")
             self._writes += 1

@@ -1,7 +1,7 @@
 """The kinds of latencies. The name of a latency in the store contains its kind.
 
-Latencies of different kinds are different measures, so their names differ. Such names are ``pytorch``,
-``network@local``, and the target alone for sums over the replaced layers.
+Latencies of different kinds are different measures, so their names differ. Names are ``pytorch``, ``network@TARGET``,
+and ``TARGET`` for a sum over the replaced layers.
 """
 
 from __future__ import annotations

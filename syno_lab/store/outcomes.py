@@ -43,10 +43,10 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
         peak_mib: peak memory in MiB: of torch's allocations on a GPU, else the growth of the process's memory.
         resumed: the number of epochs that earlier attempts completed.
         batch_size: the batch size of the training; half of the requested size after a retry.
-        machine: the machine of the training (:func:`syno_lab.trial.machine.machine_name`). Equal requests have equal
-            numbers on one machine, but not on two.
-        predictions: if requested, the predicted class of each test or held-out image. ``losses``: the loss of each such
-            image, or of each window of a text, in nats.
+        machine: the machine of the training (:func:`syno_lab.trial.machine.machine_name`). Equal requests give equal
+            numbers on one machine, but not on two machines.
+        predictions: if requested, the predicted class of each test or held-out image. ``losses``: the loss of each of
+            these images, or of each window of a text, in nats.
         by_fold: the accuracy on each fold, after a training on folds. ``accuracy`` is then the accuracy on all images,
             ``standard_error`` its standard error over the images. Other numbers are sums or means over the folds.
     """
@@ -118,9 +118,9 @@ class Comparison(Plain, frozen=True, kw_only=True):
         verdict: the verdict of the comparison (:class:`syno_lab.trial.Verdict`), by ``over_seeds`` if present, else by
             ``interval``. :func:`.verdicts.sentence` words it.
         within: the margin of the verdict "equal" in percentage points or hundredths of a nat; 0: no verdict "equal".
-        examples: the number of test examples; 0 where it is unknown.
+        examples: the number of test examples; 0 if unknown.
         measured_on: the images (or the part of a text) on which the measure was computed.
-        machine: the machine of all trainings; empty where it is unknown.
+        machine: the machine of all trainings; empty if unknown.
         seed_spread: the estimated standard deviation of the baseline's accuracy between seeds on this machine; None
             with one seed.
         flops_ratio, params_ratio: FLOPs and parameters of the whole network, divided by the baseline's.

@@ -19,7 +19,7 @@ class Axis(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The title with its unit."""
+        """The title of the axis with the unit."""
         return f"{self.title} [{self.unit}]" if self.unit else self.title
 
 

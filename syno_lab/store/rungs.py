@@ -2,7 +2,7 @@
 
 A *rung* is a way to train an operator, from a cheap proxy to the network itself (successive halving: Jamieson and
 Talwalkar, Non-stochastic best arm identification and hyperparameter optimization, AISTATS 2016). A training is one
-operator on one rung with one seed. Each training is recorded only once. If its process dies, a training runs again.
+operator on one rung with one seed. Each training is recorded only once. A training runs again if its process dies.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Store(Closing):
 
     @property
     def database(self) -> Database:
-        """The open database, for other packages whose tables are in the same file."""
+        """The open database, for packages with more tables in the file."""
         return self._database
 
     def search(self, name: str, settings: Mapping[str, JSON] | None = None) -> SearchLog:

@@ -29,7 +29,7 @@ def verdict_of(
     """Return the verdict on an operator whose difference from the baseline has the interval ``by``.
 
     Better or worse: the interval does not contain 0. Equal: the whole interval is less than ``within`` hundredths from
-    0. For a 95 % interval these are two one-sided tests (Schuirmann 1987) with errors of 2.5 % each.
+    0. With a 95 % interval, the check of equality is two one-sided tests (Schuirmann 1987) with errors of 2.5 % each.
     """
     if at_chance:
         return Verdict.at_chance

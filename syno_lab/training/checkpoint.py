@@ -1,6 +1,6 @@
 """Checkpoints: the state of a training in a file that is replaced after each epoch. Reading runs no code from the file.
 
-The first line of the file is a name and the SHA-256 of the other bytes, which are the output of ``torch.save``.
+The file's first line is a name and the SHA-256 of the remaining bytes, which ``torch.save`` wrote.
 """
 
 from __future__ import annotations

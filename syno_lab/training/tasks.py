@@ -106,7 +106,7 @@ def resized_crop_and_flip(images: Tensor, draw: torch.Generator) -> Tensor:
 
 
 def _held(images: NDArray[np.uint8], device: torch.device) -> Tensor | NDArray[np.uint8]:
-    """Copy the images to the GPU if its free memory is enough, else return them unchanged."""
+    """Copy the images to the GPU if its free memory suffices, else return the images unchanged."""
     if device.type == "cuda" and images.nbytes < torch.cuda.mem_get_info(device)[0] // 2:
         # Copy the array, because torch does not support read-only arrays.
         return torch.from_numpy(images.copy()).to(device)

@@ -2,9 +2,9 @@
 
 The module also returns a trained network's predictions and losses for the test part. Shapes: B examples in a batch, C
 channels, H rows, W columns, T tokens, V tokens of a vocabulary, N test images, M windows of a test text. The method for
-images is that of He et al. 2016, section 4.2 (stochastic gradient descent with momentum 0.9 and weight decay, padded
-crops and flips for CIFAR). One cosine cycle of the learning rate replaces the paper's steps, because it suits short
-trainings better. The method for texts is AdamW with clipped gradients.
+images is from He et al. 2016, section 4.2 (stochastic gradient descent with momentum 0.9 and weight decay, padded crops
+and flips for CIFAR). One cosine cycle of the learning rate replaces the paper's steps, because it suits short trainings
+better. The method for texts is AdamW with clipped gradients.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def train(
     ``seed`` determines the order of the images, the augmentation and the module's random numbers (dropout), but not the
     module's initial weights. On a CPU with a given number of threads, equal weights and seed give equal results to the
     bit. torch's global generator keeps its state. ``precision`` ``bfloat16`` or ``float16`` is the type of operations
-    that autocast changes (matrix products, convolutions), not of weights. With float16 the loss is scaled. Both
-    precisions are for GPUs: on a CPU bfloat16 gains little, and convolutions in float16 take many times longer.
+    that autocast changes (matrix products, convolutions), not of weights. With float16 the loss is scaled. Use bfloat16
+    and float16 on GPUs: on a CPU bfloat16 gains little, and convolutions in float16 take many times longer.
 
     With ``checkpoint``, the state is written to that file after each epoch. A training that finds the file calls
     ``on_resume`` and continues from the checkpoint, with the checkpoint's weights in the module. The result equals the
@@ -151,8 +151,8 @@ def train_text(
     part. A test uses adjacent windows from the beginning of the test part (at most ``test_windows``). The test loss is
     the mean over the tokens of the test in nats; :attr:`.EpochRecord.perplexity` is its exponential. ``ends_by_clock``
     is for a training that ends by ``time_limit_s``, not after a number of steps (Syno, section 9.3: 30 minutes for each
-    operator). Its schedule of the learning rate allows a stop at any step. Otherwise the learning rate follows one
-    cosine cycle.
+    operator). The learning rate's schedule then allows a stop at any step; without ``ends_by_clock`` it is one cosine
+    cycle.
 
     ``total_steps`` means the same as ``steps`` of :func:`train`, which describes all other arguments and errors too.
     """
@@ -227,7 +227,7 @@ def _check(seed: int, counts: Mapping[str, int | None], amounts: Mapping[str, fl
 
 
 def find_device(device: str | torch.device) -> torch.device:
-    """Return the device with this name. Raises TrainingError if this machine has no such device."""
+    """Return the device with this name. Raises TrainingError if the machine lacks the device."""
     try:
         chosen = torch.device(device)
         torch.empty(1, device=chosen)

@@ -1,6 +1,6 @@
 """Build the network of a trial: the request's backbone, with the operator in place of layers.
 
-This module needs only facts about the data (:class:`.Facts`), so it counts costs without reading the data.
+The module needs only facts about the data (:class:`.Facts`), so costs are counted without reading the data.
 """
 
 from __future__ import annotations

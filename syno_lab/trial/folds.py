@@ -20,8 +20,8 @@ def run_folds(
 ) -> TrialOutcome:
     """Run ``request`` on each of its folds, each in a subfolder of ``folder``; return the outcome on all images.
 
-    ``run_trial`` is :func:`.run.run_trial`, and ``rest`` its other arguments. A later call continues from the finished
-    folds and from the checkpoint of an interrupted fold. A fold that does not finish ends the trial.
+    ``run_trial`` is :func:`.run.run_trial`, and ``rest`` are further arguments. A later call continues from the
+    finished folds and from the checkpoint of an interrupted fold. A fold that does not finish ends the trial.
     """
     folds = request.folds or 0
     ended: list[TrialOutcome] = []

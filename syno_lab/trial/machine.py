@@ -1,7 +1,7 @@
 """The name of the machine of a training; the training's numbers are reproducible to the bit on this machine only.
 
 Equal requests with equal seeds gave equal accuracies twice on one machine, but other accuracies on a second machine.
-The accuracies of two machines differed as much as those of two seeds. A comparison thus never mixes two machines.
+Two machines' accuracies differed as much as two seeds' accuracies. So a comparison never mixes two machines.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ def _forget_peak() -> None:
 def latency_ms(net: nn.Module, example: Tensor) -> float:
     """Return the median time of a forward pass in evaluation mode, in ms.
 
-    On a CPU with one thread, the time is this thread's CPU time, on which other load has less influence.
-    Otherwise it is the wall time.
+    On a CPU with one thread, the time is this thread's CPU time, on which other load has less influence. In all other
+    cases the time is wall time.
 
     Args:
         net: a network on the example's device; its mode (training or evaluation) is restored.

@@ -2,8 +2,8 @@
 
 A request names a network or data of the user's own (``own:make_model@DIGEST``), and may carry their functions as text.
 A request runs none of this text by itself, because the request may come from a file. :func:`bring` runs the text.
-:func:`bring` is called if the user has named the file, in a job with a valid signature, and in a trial's process if the
-parent process has run the text.
+Callers of :func:`bring` are a process whose user has named the file, a job with a valid signature, and a trial's
+process whose parent process has run the text.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def name_of(code: UserCode) -> str:
 def codes_of(request: TrialRequest) -> dict[str, tuple[str, UserCode]]:
     """Return the name and code of each of the user's own functions, by role: ``model``, ``data``, ``primitive:NAME``.
 
-    Raises CodeError if the code is not that of the network or data which the request names.
+    Raises CodeError if the code differs from the code of the network or data that the request names.
     """
     codes = {}
     for role, code in (request.own or {}).items():
@@ -111,7 +111,7 @@ def check_brought(request: TrialRequest) -> None:
 
 
 def needs_this_process(request: TrialRequest) -> bool:
-    """Return whether the request names a network or data that only this process has, such as a notebook's object."""
+    """Return whether the request names a network or data of this process alone, such as a notebook's object."""
     own = request.own or {}
     names = {MODEL: request.backbone, DATA: request.data}
     return any(name.startswith(OWN) and role not in own for role, name in names.items())

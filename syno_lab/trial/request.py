@@ -38,7 +38,7 @@ class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         holdout: the share of the training images, or of the end of a text's training part, that is held out. The split
             is the same for every seed, and test images stay unread. None: the outcome is measured on the test images.
         folds: the number of parts of all images. Each fold is tested once, after a training on the other folds; the
-            outcome covers all images (:mod:`.trial.folds`). Folds depend on the labels alone, not on the seed.
+            outcome covers all images (:mod:`.trial.folds`). Folds depend on the labels, not on the seed.
         fold: the only fold that is tested, from 1 to ``folds``.
         epochs: with ``budget_s`` and :data:`ENDLESS` epochs, only the time ends the training; the schedule of the
             learning rate then allows a stop at any step.
@@ -52,7 +52,7 @@ class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fiel
             machine does not change.
         budget_s: seconds after which the training counts as ``finished`` (Syno, section 9.3).
         stopping: a rule for early termination, such as ``{"rule": "canvas", "theta": 0.5}``; see :mod:`.stopping`.
-        rivals: earlier trials' curves (the measure of each epoch); the ``stopping`` rule compares this trial to them.
+        rivals: earlier trials' curves (the measure of each epoch); the ``stopping`` rule compares with the curves.
         retry_oom: whether a trial that runs out of memory is repeated once with half the batch.
         keep_predictions: whether the outcome has the prediction for every image on which it is measured.
         measure_latency: whether the outcome of a finished training has :attr:`TrialOutcome.latency_ms`.

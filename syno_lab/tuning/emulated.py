@@ -1,7 +1,7 @@
 """An emulated aarch64 board: an emulator of the board's processor runs the real RPC server on this machine.
 
-The server's Python, its libraries and its linker are from an aarch64 Linux. Code compiled for a Jetson's processor is
-thus linked, loaded and run as on a Jetson. The latencies have no meaning, because they are the emulator's.
+The server's Python, its libraries and its linker are from an aarch64 Linux. So code for a Jetson's processor is linked,
+loaded and run as on a Jetson. The latencies have no meaning, because they are the emulator's.
 
     syno-lab board --emulate --fetch    # a tracker and the board, until Ctrl-C; 220 MB at first, no root needed
 """
@@ -86,7 +86,7 @@ def emulated_board(
 def _start_server(
     files: BoardFiles, home: Path, listener: socket.socket, port: int, key: str, threads: int, log: IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    # This package has the server's loop. The board gets no other package of this machine.
+    # The package `syno_lab` has the server's loop. The board gets no other package of this machine.
     (home / "lab").mkdir()
     (home / "lab" / "syno_lab").symlink_to(Path(__file__).parent.parent)
     python = _program(home / "python", files, [files.python], zeroth=str(home / "python"))

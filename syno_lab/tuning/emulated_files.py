@@ -204,7 +204,7 @@ def _fetch(target: Path, part: Path, downloads: Path, report: Report) -> BoardFi
 
 
 class _Apt:
-    """Calls apt-get with its own lists, cache and status. It installs nothing and needs no root."""
+    """Calls apt-get with its own lists, cache and status. The calls install nothing and need no root."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

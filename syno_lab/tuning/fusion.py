@@ -1,10 +1,10 @@
 """The schedule rule ``fuse-stages``: compute all stages of a chain of sums in one loop over blocks of rows.
 
-A chain of sums, such as Operator 1, writes a complete stage (``Z1``) before the next stage reads it. This rule cuts the
-last sum's rows into blocks. Each block computes the part of the earlier stages that it reads, padding included, and
-this part fits in the cache of a core. Only the loop over the blocks is parallel. Threads thus do not wait for each
-other after each stage, and no thread reads another thread's results. Two blocks both compute the rows at their common
-edge, as in the fused layers of Alwani et al., *Fused-layer CNN accelerators* (MICRO 2016).
+A chain of sums, such as Operator 1, writes a complete stage (``Z1``) before the next stage reads it. The rule
+`fuse-stages` cuts the last sum's rows into blocks. Each block computes the part of the earlier stages that it reads,
+padding included, and this part fits in the cache of a core. Only the loop over the blocks is parallel. So threads do
+not wait for each other after each stage, and no thread reads another thread's results. Two blocks both compute the rows
+at their common edge, as in the fused layers of Alwani et al., *Fused-layer CNN accelerators* (MICRO 2016).
 
 The rule runs before ``channel-lanes``, which tiles each stage inside the blocks.
 

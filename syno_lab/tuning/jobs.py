@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from syno_lab.tuning.targets import ResolvedTarget
 
-#: The key that stands for this machine without a tracker. This key has a blank, which keys of boards cannot have.
+#: The key that stands for this machine without a tracker. The key has a blank, which a board's key cannot have.
 HERE = "this machine"
 
 #: The largest number of characters of a board's state.

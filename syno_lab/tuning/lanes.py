@@ -1,11 +1,11 @@
 """The schedule rule ``channel-lanes``: vectorize a sum along an axis that is no index of some of its factors.
 
 The output channels ``o`` are the innermost axis of a pGraph's weights (``W1[c, p, q, o]``), but not of its output
-(``Y[n, o, h, w]``). TVM's tiling (``SSRSRS``) vectorizes the output's innermost axis. TVM thus gathers the weight, or
+(``Y[n, o, h, w]``). TVM's tiling (``SSRSRS``) vectorizes the output's innermost axis. So TVM gathers the weight, or
 moves each sum to memory and back. With this rule a vector register has as many channels of a pixel as fit. Several
 registers together have several pixels of a row and more channels. All these sums stay in registers until they are
-complete. The sums are collected in a small tensor with the channels innermost, which is copied to the output. This is
-the register tile of hand-written convolutions (Liu et al., *Optimizing CNN model inference on CPUs*, section 3.1).
+complete. The sums are collected in a small tensor with the channels innermost, which is copied to the output. It is the
+register tile of hand-written convolutions (Liu et al., *Optimizing CNN model inference on CPUs*, section 3.1).
 
 A stage of a chain may have few output channels, such as Operator 1's first stage. The vectors of that stage lie along a
 row of the output, the innermost axis of the data. Different registers then have different channels. Several rows share

@@ -95,7 +95,7 @@ PARTS = ("rules", "space", "strategy", "cost_model", "mutators", "postprocessors
 @dataclass(frozen=True)
 class Method:
     """The parts of a tuning's search. The default is TVM's own space for the target, with ``fuse-stages`` and
-    ``channel-lanes``, searched by evolution and XGBoost. ``Method(rules=("default",))`` is TVM's own space alone.
+    ``channel-lanes``, searched by evolution and XGBoost. ``Method(rules=("default",))`` is TVM's own space.
 
     ``rules`` are applied to every block in this order: names of :data:`RULES`, and functions of your own, in a notebook
     cell or as ``"file.py:function"``. A rule is called with the schedule and a block of it (``tvm.s_tir``'s

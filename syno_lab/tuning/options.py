@@ -29,7 +29,7 @@ class Preset:
     """A preset: the numbers that decide how long a search takes.
 
     ``trials`` candidates are measured by default, ``batch`` at a time. The first ``warmup`` candidates are random,
-    because the cost model has no data yet. Then each batch is chosen from a ``population`` that is mutated for
+    because the cost model has no data yet. Later batches are chosen from a ``population`` that is mutated for
     ``generations``. ``search`` is the effort for each candidate. ``final`` is the effort for the best candidates, the
     ``finalists``, which are measured again, because the least of many noisy times is not always the best candidate.
     """
@@ -102,7 +102,7 @@ class TuningOptions:
             Set ``tracker`` and ``key`` together, or neither.
         target: a name that :func:`~syno_lab.codegen.target_names.describe` reads.
         threads: the threads for operators on this machine; None: the number in ``target``, else all processors. A board
-            has threads of its own.
+            has its own number of threads.
         trials: candidates to measure for each operator; None: the preset's number.
         scheduler: how operators share the trials, one of :data:`SCHEDULERS`. With ``gradient``, each turn is for the
             operator that promises to save the most time (:attr:`~syno_lab.tuning.values.TuningTask.calls` x
@@ -122,9 +122,9 @@ class TuningOptions:
             ``on_progress`` is called, and an interrupted tuning continues from there. If the folder has all trials for
             this operator, sizes, dtype, target, TVM and board conditions, the recorded result is returned at once
             (``from_records``). For a larger budget, only the additional trials are measured.
-        start: a folder of records with trials of this program, machine and TVM by any method. The search starts
-            from the fastest of these trials: it mutates and learns from them, and may return one of them. Trials in
-            this folder do not count as trials of this tuning. The use of ``start`` changes the records' key.
+        start: a folder of records with trials of this program, machine and TVM by any method. The search starts from
+            the fastest of these trials: it mutates them, learns from them, and may return one. Trials in this folder do
+            not count as trials of this tuning. The use of ``start`` changes the records' key.
     """
 
     work_dir: Folder

@@ -1,7 +1,7 @@
 """Run TVM's tracker on loopback, for connections of this account alone: ``python -m syno_lab.tuning.own_tracker``.
 
 TVM's own command, ``python -m tvm.exec.rpc_tracker``, listens on all addresses by default and answers every account of
-this machine. This tracker accepts connections through an SSH tunnel of this account.
+this machine. The lab's tracker accepts connections through an SSH tunnel of the account.
 """
 
 from __future__ import annotations

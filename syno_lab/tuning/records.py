@@ -349,7 +349,7 @@ _OTHER |= {"target": "another machine", "tvm": "another TVM", "conditions": "oth
 
 
 def record_files(folder: str | os.PathLike[str]) -> list[Path]:
-    """Return the files of a folder that may be records. Raises TuningError without such files, or on a read error."""
+    """Return the files of a folder that may be records. Raises TuningError without files, or on a read error."""
     name = quoted(os.fspath(folder), _MOST_PATH)
     try:
         entries = sorted(Path(folder).iterdir())

@@ -82,7 +82,7 @@ class _Candidate:
 class Search:
     """The search of an operator. ``known`` are the record's trials, which are not measured again.
 
-    ``start`` are trials of the program by other tunings. These trials do not count, and are not measured again.
+    ``start`` are trials of the program by other tunings. Trials in ``start`` do not count, and are not measured again.
     """
 
     tools: Tools
@@ -392,7 +392,7 @@ class Search:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def finish(self) -> TuningResult:
-        """Measure the best few candidates again, and compare the best one's output with the unscheduled program's.
+        """Measure the best few candidates again, and compare the best output with the unscheduled program's.
 
         The parent adds the fields of the result that only the parent has: seconds, method and conditions.
         """
@@ -487,7 +487,7 @@ def _plain(trace: Trace) -> TraceData:
 
 
 def shape_and_dtype(info: TensorInfo) -> Argument:
-    """Return an argument of a PrimFunc as plain values. Raises TuningError if it is not a tensor."""
+    """Return an argument of a PrimFunc as plain values. Raises TuningError if the argument is no tensor."""
     kind, dtype, shape = info.as_json()
     if kind != "TENSOR":
         raise TuningError(f"expected tensors as the arguments of main, found {kind}")

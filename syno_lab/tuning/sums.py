@@ -65,7 +65,7 @@ class Sum:
         """Return the axis that numbers the rows along ``axis``, in the output and in ``factors``.
 
         ``factors`` are all factors that change along ``axis``. The result is None if the rows are not adjacent in
-        memory, if another factor changes along that axis, or if there is no such axis.
+        memory, if another factor changes along that axis, or if no axis numbers the rows.
         """
         row = self.stored[-2] if len(self.stored) > 1 and self.stored[-1] == axis else None
         if row is None or int(self.written.shape[-1]) != self.sizes[axis]:
@@ -101,8 +101,7 @@ class Sum:
 def read_sum(schedule: Schedule, block: SBlockRV) -> Sum | None:
     """Return a block as a :class:`Sum`, if its extents are constant and no rule has tiled it; otherwise None.
 
-    The block may be inside loops over blocks of its output. The extents of the sum are then the extents of one such
-    block.
+    The block may be inside loops over blocks of its output. The sum then has the extents of one block of the output.
     """
     statement, loops = schedule.get(block), own_loops(schedule, block)
     if not isinstance(statement.init, tirx.BufferStore) or not _is_untouched(schedule, statement, loops):
@@ -128,7 +127,7 @@ def own_loops(schedule: Schedule, block: SBlockRV) -> list[LoopRV]:
 
 def elementwise_readers(schedule: Schedule, block: SBlockRV) -> list[str]:
     """Return the names of the elementwise blocks after a block, such as batch normalisation, an addition and ReLU. Each
-    of them is the only reader of the block before it.
+    of these blocks is the only reader of the block before it.
     """
     names: list[str] = []
     while len(readers := schedule.get_consumers(block)) == 1:

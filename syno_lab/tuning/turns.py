@@ -4,8 +4,8 @@ MetaSchedule's ``GradientBased`` selects the programs that promise the largest s
 :class:`Program` proposes, compiles and measures one batch. TVM receives the results as if its own builder and runner
 had produced them.
 
-Trials in the records are used first, without being measured again, and the scheduler receives them as new trials. An
-interrupted tuning thus continues where it stopped, and a program of an earlier network costs no time. Imports TVM: for
+Trials in the records are used first, without being measured again, and the scheduler receives them as new trials. So an
+interrupted tuning continues where it stopped, and a program of an earlier network costs no time. Imports TVM: for
 tuning processes only.
 """
 
@@ -138,7 +138,7 @@ class Program:
 def by_gradient(programs: Sequence[Program], target: Target, trials: int, seed: int) -> None:
     """Run turns of the ``programs`` until ``trials`` candidates were tried in total, or no program has candidates left.
 
-    Each program first has one turn. Then the program with the largest ``calls`` x gradient has the next turn. TVM
+    Each program first has one turn. Each later turn goes to the program with the largest ``calls`` x gradient. TVM
     estimates the gradient from the progress of the program's last turns, and from its seconds divided by its turns.
     """
     batch: list[float | None] = []  # the seconds of the turn that TVM received last

@@ -185,7 +185,7 @@ def compare_networks(
     """Tune both networks of :func:`both_networks` for ``target`` with equal budgets, and measure them in turn.
 
     ``example`` is ``(C, H, W)`` of an image, or tokens [1, T]; for tokens, ``convolutions`` are the network's own
-    layers. Both networks have the same budget, rules and task scheduler. The folder ``folder`` has all trials by
+    layers. The two networks have the same budget, rules and task scheduler. The folder ``folder`` has all trials by
     function: common functions are tuned once, and a second call adds trials. Each of ``rounds`` rounds measures one
     network and then the other, ``repeats`` times. Raises as :func:`~syno_lab.tuning.network.tune_network` does.
     """
