@@ -1,7 +1,7 @@
 """The comparison of a traced graph with its network: values and gradients on one random batch, in both modes.
 
 Graph and network run as copies, so running statistics, random generators and gradients stay as they are. In the copies,
-a weight whose values are all equal, as in a new normalisation, becomes random. Otherwise this weight would hide
+a weight whose values are all equal, as in a new normalisation, becomes random. A weight of equal values would hide
 differences in the layers before or after it.
 """
 

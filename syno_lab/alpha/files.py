@@ -1,8 +1,8 @@
 """Graphs and networks of αNAS as JSON; reading applies the checks of the constructors.
 
-Tensors are numbered as in :mod:`syno_lab.alpha.graph`. A file contains data only. Its only shapes are the inputs'
-shapes; all other shapes follow. A :class:`.Rel` is an object with ``mul``, ``div`` and ``axis``. Attributes with
-their default values are left out.
+Tensors are numbered as in :mod:`syno_lab.alpha.graph`. A file contains data only. The only shapes in a file are the
+inputs' shapes; all other shapes follow. A :class:`.Rel` is an object with ``mul``, ``div`` and ``axis``. Attributes
+with their default values are left out.
 """
 
 from __future__ import annotations

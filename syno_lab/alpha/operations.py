@@ -2,9 +2,9 @@
 
 A tensor is (batch, spatial axes…, channels): channels last, any number of spatial axes. An :class:`Operation` is an
 immutable value: the name of a row with attributes, such as ``operation("conv", features=Rel(2), kernel=3)``. A size may
-be a :class:`Rel`, so that one operation fits inputs of several shapes. These methods take the input shapes:
-:meth:`Operation.shape`, :meth:`Operation.pairings`, :meth:`Operation.params`, :meth:`Operation.flops`. These methods
-raise SpecError where the operation does not fit.
+be a :class:`Rel`, so that one operation fits inputs of several shapes. The methods :meth:`Operation.shape`,
+:meth:`Operation.pairings`, :meth:`Operation.params` and :meth:`Operation.flops` take the input shapes, and raise
+SpecError where the operation does not fit.
 
 Every operation has one result. Windows (of convolutions and pools) are square. With ``padding="same"`` a result has ⌈n
 / stride⌉ positions along an axis of n. Each end of the axis gets half of the padding; the far end gets the odd

@@ -3,7 +3,7 @@
 A column is an axis of the input. The entries of a column are x or one mark. The mark is *a* if an element of the result
 reads every position of the input axis; then all rows have the mark, because each slice along a result axis has such an
 element. Otherwise the mark is *m* if an element reads several positions, else *o*; it is in the rows with slices that
-read every position. So an input axis of length 1 has the mark a, and a stride that skips positions gives x.
+read every position. An input axis of length 1 has the mark a, and a stride that skips positions gives x.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def _of_intervals(windows: Windows) -> Letter | None:
     first, last = max(0, -((width - 1 - before) // step)), min(number - 1, (size - 1 + before) // step)
     if first > last:
         return None
-    # From window to window, the number of positions inside the axis grows, stays constant, then shrinks. So the maximum
-    # is at an end of the constant range.
+    # From window to window, the number of positions inside the axis grows, stays constant, then shrinks. The largest
+    # number is at an end of the constant range.
     ends = [-(-place // step) - late for place in (before, size - width + before) for late in (0, 1)]
     begins = [min(max(end, first), last) * step - before for end in ends]
     most = max(min(size, begin + width) - max(0, begin) for begin in begins)
@@ -169,7 +169,7 @@ def _covers(outer: int, size: int, stride: int, length: int, apart: int) -> bool
     if step < apart:  # a slice skips no position, but must start late enough in its first
         late = (length - 1) * apart - (size - 1) * step
         apart_starts = gcd(size * step, apart)
-        if outer >= apart // apart_starts:  # then a slice starts at each multiple of apart_starts
+        if outer >= apart // apart_starts:  # slices start at all multiples of apart_starts
             return late < apart and min(apart - apart_starts + step, apart) > late
         starts = range(min(outer, _MOST_LOOKS))
         return late < apart and any(min(hi * size * step % apart + step, apart) > late for hi in starts)

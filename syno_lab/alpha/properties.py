@@ -36,8 +36,8 @@ Producer = Literal["linear", "nonlinear"]
 
 # -- mutations ---------------------------------------------------------------------------------------------------------
 
-# A mutation only weakens the wanted shape and mixing; the wanted depth may also grow (section 5). So the original
-# subgraph still satisfies shape and mixing. The paper and its published code mutate differently; each is a preset.
+# A mutation only weakens the wanted shape and mixing; the wanted depth may also grow (section 5). The original subgraph
+# still satisfies the mutated shape and mixing. The paper and its published code mutate differently; each is a preset.
 
 
 def check_shares(rules: object, *names: str) -> None:

@@ -402,7 +402,7 @@ class _Recorder(TorchFunctionMode):
                 continue
             if isinstance(module, torch.jit.ScriptModule):
                 self._whole += (f"{path}.",)
-                if not hasattr(module, "forward"):  # it has only other methods
+                if not hasattr(module, "forward"):  # a module without forward
                     continue
             inner, hooked = wrapped(module), has_hooks(module)
             whole = bool(path) and is_whole(module)  # of a network of one layer, record the functions

@@ -305,7 +305,7 @@ def _steps(state: Draft, answer: Answer) -> tuple[Operation, ...]:
 def traces(values: Sequence[Any]) -> list[list[TracedStep]]:
     """Return the operations of each network or draft in order, with keys that show equal operations.
 
-    An edit changes the results of later operations, but not these operations. So networks are compared as sequences:
+    An edit changes the results of later operations, but not these operations. Networks are compared as sequences:
     matching operations of the first network and another network, in the same order and with equal result shapes, get
     equal keys.
     """

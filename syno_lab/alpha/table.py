@@ -280,8 +280,8 @@ def _transpose_pairing(at: Applied, number: int) -> Pairing:
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
-#: The values from which synthesis chooses (the specification, 2.1); `FEATURES` are relative to the input's channels.
-#: Only the number of dilations is known; the groups of a group norm are numbers that can divide the channels.
+#: The values from which synthesis chooses (the specification, 2.1); `FEATURES` are relative to the input's channels. Of
+#: the dilations only the number is known; the groups of a group norm are numbers that can divide the channels.
 FEATURES = (Rel(1, 4), Rel(1, 2), Rel(1), Rel(2), Rel(4))
 KERNELS, STRIDES, DILATIONS, WINDOWS = (1, 3, 5), (1, 2, 3), (1, 2, 3), (2, 3, 4, 8, 0)
 GROUPS = (1, 2, 4, 16, 64)

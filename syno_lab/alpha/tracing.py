@@ -1,8 +1,8 @@
 """Networks of PyTorch as graphs: the calls of a network become nodes on tensors with channels last.
 
 A tensor of the graph is a tensor of the network with the axes in another order (:class:`Placed`). Images (N, C, H, W)
-are (N, H, W, C) in the graph. So permutations in the network need no node. A `transpose` is added where an operation
-needs its input's axes in another order.
+are (N, H, W, C) in the graph. Permutations in the network need no node. A `transpose` is added where an operation needs
+its input's axes in another order.
 
 A call that a row of OPERATIONS computes (:mod:`.torch_rows`) becomes a node of this row. Any other call becomes one
 opaque node for each resulting tensor. If several calls use the weights of a module, these calls become opaque too,
@@ -53,7 +53,7 @@ class Opaque:
     """The call of an opaque node, with all that is needed to repeat the call.
 
     Attributes:
-        call: the call; a :class:`.Value` stands for each input tensor. These tensors are the last inputs of the node.
+        call: the call; a :class:`.Value` stands for each input tensor. They are the last inputs of the node.
         number: the index of the node's tensor among the results of the call.
         taken: for each input tensor of the call, the order of axes, as in :class:`Placed`.
         axes: the order of axes of the node's tensor, as in :class:`Placed`.
@@ -127,9 +127,9 @@ def trace(net: nn.Module, example: Example) -> Graph:
         example: the shape of an input without the batch, [C, H, W] for images; or one or several tensors whose first
             axis is the batch. The trace uses only the shapes and dtypes of the tensors.
 
-    Raises SpecError in one line for a network that fails on the example or cannot be traced. Causes are branches on
-    values of tensors, changes in place of tensors that are used later, and a graph with other results than the network.
-    The message names the operation and its position.
+    Raises SpecError in one line for a network that fails on the example or cannot be traced. The causes of the error
+    are branches on values of tensors, changes in place of tensors that are used later, and a graph with other results
+    than the network. The message names the operation and its position.
     """
     from syno_lab.alpha.compared import check_same
 

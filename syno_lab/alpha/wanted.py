@@ -44,7 +44,7 @@ class Properties:
         shape, depth, mixing: tables of wanted values; an empty table allows any value. A value in place of a table
             means one input and one output. A matrix may be a sequence of texts such as ``("oa", "xa")``.
         normalised: whether a distance is a share of the wanted value, averaged over pairs of an input and an output, as
-            in the authors' published code. Otherwise a distance is the sum of the paper's distances.
+            in the authors' published code. If False, a distance is the sum of the paper's distances.
         producer: the kind of operation before the subgraph, see :func:`~syno_lab.alpha.properties.depth_property`.
         length: the number of operations of the subgraph that the properties come from; None without a subgraph.
 

@@ -23,7 +23,7 @@ from syno_lab.canvas.rules import RULES as RULES
 from syno_lab.canvas.rules import Room as Room
 from syno_lab.canvas.sampler import Sampler as Sampler
 
-# Drafts and kernels do not import the modules for growth, fitting and drawing. Their methods that need these modules
+# The modules of drafts and kernels import no modules for growth, fitting and drawing. Methods that need such modules
 # are added here, as syno_lab.api does for pGraphs.
 _METHODS = {
     Draft: {

@@ -4,7 +4,7 @@ A place is a convolution that a kernel replaces. All places of a network share t
 place has its own numbers for the dynamic variables; equal places have equal numbers. A variable must be a multiple of
 the least common multiple (lcm) of its denominators. The *base* solution is the least solution in proportion to the
 channels of the places. The solver increases this solution within the budget. As in the paper, variables are doubled one
-by one, the cheapest first. Then each variable grows by a half, by a quarter, … down to one lcm.
+by one, the cheapest first. After this, each variable grows by a half, by a quarter, … down to one lcm.
 """
 
 from __future__ import annotations

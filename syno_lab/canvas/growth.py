@@ -3,8 +3,8 @@
 A draft has w leaves (tensors that no node uses) and may get r more primitives. The draft can only be completed if r is
 large enough. To merge w leaves takes w - 1 broadcasts. A kernel must have an FC, a primitive that reads along H and one
 along W, and its output needs C·H·W elements. A step is refused at once if too few primitives are left after it, or if
-the least costs exceed the budget. A random step chooses the name of a primitive first and its tensors second. So pairs
-of tensors need not be listed, and all names are equally likely.
+the least costs exceed the budget. A random step chooses the name of a primitive first and its tensors second. Pairs of
+tensors need not be listed, and all names are equally likely.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from syno_lab.canvas.rules import Room, Rule, pruning
 from syno_lab.canvas.shape import Shape, Size, fault_of, solve_for_image, substitute, variable
 
 #: The share of FCs that may also have C channels. Chosen for ResNet-20's kernels: with 0.1, a tenth more kernels keep a
-#: dynamic variable. But few kernels then have an FC of C channels, which is the most common FC.
+#: dynamic variable. With 0.1, few kernels have an FC of C channels, which is the most common FC.
 _SET_CHANNELS = 0.4
 #: If dynamic variables are preferred: the share of FCs on a tensor with a dynamic variable, where a draft has such a
-#: tensor. So the variable between two FCs stays. Chosen on ResNet-20: from 0 to 0.8 the share of kernels that keep a
+#: tensor. The variable between two FCs stays. Chosen on ResNet-20: from 0 to 0.8 the share of kernels that keep a
 #: variable rises from 29 to 40 % at the same rate.
 _ON_FREE = 0.8
 _TRIES = 8  # The number of random pairs of tensors that are tried before all pairs are listed.
@@ -185,7 +185,7 @@ class Growing:
                 continue
             if not _stays_whole(node.primitive, tuple([shapes[tensor] for tensor in inputs]), number, by):
                 return None
-            if loses_axis:  # a primitive may need the lost axis
+            if loses_axis:  # a node's primitive may need the lost axis
                 primitive = node.primitive.substituted(number, by)
                 result = try_result(primitive, tuple([changed[tensor] for tensor in inputs]))
                 if isinstance(result, str):

@@ -428,8 +428,8 @@ def key_of(draft: Draft, normalise: bool = False) -> str:
 
     Two drafts are isomorphic if they differ only in the order of nodes, the numbering of dynamic variables, and the
     order of the sides of commutative broadcasts. Sides are only exchanged if their shapes are equal. The paper's hash
-    is approximate, and does not distinguish a - b from b - a. This key is a hash of a canonical form, 32 hexadecimal
-    digits, and a normalising kernel has a different key.
+    is approximate, and does not distinguish a - b from b - a. The lab's key is a hash of a canonical form, 32
+    hexadecimal digits, and a normalising kernel has a different key.
     """
     form = f"{least_form(_vertices(draft))!r}{' normalised' if normalise else ''}"
     return blake2b(form.encode(), digest_size=16).hexdigest()

@@ -1,9 +1,9 @@
 """The solver by shape matching: the ways to broadcast a tensor onto another (Canvas, sections 5 and 6.2).
 
-Equal lists of sizes match element by element. Otherwise the longest common suffix is removed first, then the longest
-common prefix. The rest of the left side, L, repeats inside the rest of the right side, R = M · L. If only L has a
-dynamic variable, the candidates for this variable are all factors for which M is whole. A match is final: the broadcast
-keeps the slots of R after later substitutions.
+Equal lists of sizes match element by element. From other lists, the longest common suffix is removed first, then the
+longest common prefix. The rest of the left side, L, repeats inside the rest of the right side, R = M · L. If only L has
+a dynamic variable, the candidates for this variable are all factors for which M is whole. A match is final: the
+broadcast keeps the slots of R after later substitutions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The mixing property of αNAS (section 3.1) for Canvas's kernels, wishes for this property, and the probe.
 
 For each element of a tensor, bits mark the indices along each input axis on which the element depends. Views move these
-sets of bits; sums and comparisons unite the sets of their inputs. So the mixing property is exact for generic weights.
-A dependence that cancels out, as in a softmax of a constant, still counts.
+sets of bits; sums and comparisons unite the sets of their inputs. The mixing property is exact for generic weights. A
+dependence that cancels out, as in a softmax of a constant, still counts.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _united(
     name, parameter = primitive
     a = inputs[0]
     if name in ("group", "shift", "unfold"):
-        return value(primitive, shapes, inputs, bound, None)  # they move elements; an outer 0 is an empty set
+        return value(primitive, shapes, inputs, bound, None)  # they move elements; 0 is an empty set
     if name == "fc":
         union = _union(a, tuple([AXIS[slot] for slot in ("C", "KH", "KW")]))
         groups, channels = a.shape[AXIS["G"]], math.prod(result.at(bound)[:4])
@@ -166,7 +166,7 @@ def probe(operator: Fitted, place: Place) -> Probe | None:
     sizes = operator.input_sizes(bound)[1:]
     if copies * math.prod(sizes) > MOST_ELEMENTS or copies * operator.flops(bound) > MOST_FLOPS:
         return None
-    rng = torch.Generator().manual_seed(SEED)  # a separate generator: trainings in other threads use torch's
+    rng = torch.Generator().manual_seed(SEED)  # its own generator: trainings in other threads use torch's generator
     module = _module(operator, bound, rng)
     images = torch.randn((INPUTS, 1, *sizes), generator=rng).expand(INPUTS, here.c_out, *sizes)
     images = images.reshape(copies, *sizes).requires_grad_()

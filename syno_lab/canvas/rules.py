@@ -1,8 +1,8 @@
 """The pruning rules of Canvas, each with its reason, and the limits of a growing kernel (section 6.1).
 
 A rule checks a node before it is added to a draft, and may prune it. An *exact* rule loses no kernel: it prunes a node
-whose result is constant, or whose result another draft computes without the node, perhaps with other weights. The other
-draft has at most as many primitives. An *approximate* rule may lose kernels.
+whose result is constant, or whose result another draft computes without the node, perhaps with other weights. The draft
+without the node has at most as many primitives. An *approximate* rule may lose kernels.
 """
 
 from __future__ import annotations

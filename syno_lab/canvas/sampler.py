@@ -50,8 +50,8 @@ class Try(NamedTuple):
 class Sampler:
     """Draws kernels that fit all places of a network and a budget.
 
-    Each attempt draws the number of primitives, the limit of leaves and the wanted number of FCs. Then it grows a
-    micro-DAG (:mod:`syno_lab.canvas.growth`) and fills its sizes (:mod:`syno_lab.canvas.filling`).
+    Each attempt draws the number of primitives, the limit of leaves and the wanted number of FCs. The attempt then
+    grows a micro-DAG (:mod:`syno_lab.canvas.growth`) and fills its sizes (:mod:`syno_lab.canvas.filling`).
 
     Args:
         places: the convolutions that one kernel replaces, as places or as sites of a network; sites that no kernel can

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from syno_lab.canvas.shape import Shape
 
 #: exp(a) is bounded by a large number. Behind a minimum or a ReLU, an infinite value would have a gradient of 0 times
-#: infinity. This product is NaN, and ends the training.
+#: infinity. Zero times infinity is NaN, and ends the training.
 _EXP = """
 def exp(a):
     largest = {torch.float16: 11, torch.float64: 709}.get(a.dtype, 88)  # above it exp overflows
@@ -71,7 +71,7 @@ def view_of(kernel: Kernel, tensor: int) -> View:
 def to_torch(operator: AtPlaces, bound: dict[str, int], **options: bool) -> nn.Module:
     """Return a module that computes an operator on tensors [N, C_in, s·H, s·W], for any batch size, dtype and device.
 
-    Its weights ``weight_1``, ``weight_2``, … have the shapes of :meth:`.Fitted.weight_sizes`. Weights of FCs start as
+    The weights ``weight_1``, ``weight_2``, … have the shapes of :meth:`.Fitted.weight_sizes`. Weights of FCs start as
     in PyTorch's convolutions, uniform within 1/√(inputs of a group); scales and offsets of normalisations start as 1
     and 0. Pickling and copying rebuild the module from the operator's JSON and the complete binding. ``options`` are
     those of :func:`.module_of`.

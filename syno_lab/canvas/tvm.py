@@ -3,7 +3,7 @@
 A tensor has the batch as its first axis, then one axis for each filled slot of its shape. If the template runs in
 several parts, they follow each other on the first of these axes: channel c of part a has index a·C + c. Groups and
 windows are views without a stage of their own. A stage reads the tensor before the views, or a copy of that tensor with
-a border of zeros. So an FC after unfolds and a group is one direct convolution, which MetaSchedule tiles.
+a border of zeros. An FC after unfolds and a group is one direct convolution, which MetaSchedule tiles.
 
 Importing this module imports TVM: see :mod:`syno_lab.codegen.tvm_target`.
 """
@@ -164,8 +164,8 @@ class _Writer:
             if 0 in borders:
                 indices[0] = part * (axes[0] - 2 * borders[0]) + indices[0]
             # No index is out of bounds, but the indices are bounded, and ``likely`` keeps TVM from simplifying the
-            # bounds away. Otherwise MetaSchedule would treat this copy as a write-back of a sum, and move it into loops
-            # that do not cover the border.
+            # bounds away. Without bounds, MetaSchedule would treat this copy as a write-back of a sum, and move it into
+            # loops that do not cover the border.
             conditions = inside if is_given else [tvm.tirx.likely(condition) for condition in inside]
             return te.if_then_else(te.all(*conditions), tensor[(n, *indices)], self._constant(0))
 
@@ -361,9 +361,9 @@ class _Writer:
         stage = self._compute(tensor, element, name)
         if len(self._stages_before(stage)) <= 1 or not rhs:
             return stage
-        # With several source stages, MetaSchedule would treat this stage as the write-back of each sum. It would move
-        # the stage into the loops of one sum, where the other sums are missing (a ScheduleError). Clamping one index,
-        # of the longest axis except the vectorized last axis, prevents this and changes no value.
+        # With several source stages, MetaSchedule would treat this stage as the write-back of each sum. MetaSchedule
+        # would move the stage into the loops of one sum, where the other sums are missing (a ScheduleError). Clamping
+        # one index, of the longest axis except the vectorized last axis, prevents this and changes no value.
         self.inlined.pop(name, None)
         longest = max(range(len(rhs)), key=lambda axis: (rhs[axis] > 1, axis < len(rhs) - 1, rhs[axis]))
         return self._compute(tensor, lambda n, a, at: element(n, a, at, right.filled[longest]), name)

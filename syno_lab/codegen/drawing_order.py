@@ -2,11 +2,11 @@
 
 The layout program starts anew for each picture, so a node can move from left to right after a step. The *rows* of a
 picture are lists of nodes from left to right. The rows after a step depend only on the picture and on the rows before
-the step; the first picture has the output alone. So a list of steps always gives the same rows. A node is in the lowest
-row that is above all its lower neighbours, so its row never changes. A reduction is one row below the first node that
-uses it. The order minimises the crossings of lines, plus a twentieth of the pairs of nodes that have swapped. The
-method follows Sugiyama, Tagawa and Toda (1981). Sweeps over the rows sort nodes by means; then single nodes move to
-their cheapest position. The layout program receives the rows and chooses the distances and the curves.
+the step; the first picture has the output alone. Equal lists of steps give equal rows. A node is in the lowest row that
+is above all its lower neighbours, so its row never changes. A reduction is one row below the first node that uses it.
+The order minimises the crossings of lines, plus a twentieth of the pairs of nodes that have swapped. The method follows
+Sugiyama, Tagawa and Toda (1981). Sweeps over the rows sort nodes by means; then single nodes move to their cheapest
+position. The layout program receives the rows and chooses the distances and the curves.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-#: The cost of two nodes that swap their order, in crossings, chosen from 0.1, 0.05, 0.04, 0.03, 0.02. This value moves
-#: the fewest nodes and adds no crossings to the known operators and the tests' 20 large operators.
+#: The cost of two nodes that swap their order, in crossings, chosen from 0.1, 0.05, 0.04, 0.03, 0.02. The value 0.05
+#: moves the fewest nodes and adds no crossings to the known operators and the tests' 20 large operators.
 CHANGES_SIDES = 0.05
 #: The numbers of sweeps, of final orders in which single nodes are moved, and of rounds of these moves.
 _SWEEPS, _IMPROVED, _ROUNDS = 12, 2, 2
-_PORTS = 64  # more than the dimensions of any tensor
+_PORTS = 64  # no tensor has as many dimensions
 
 
 class Joint(NamedTuple):
@@ -202,7 +202,7 @@ class _Rows:
         """Move each node to its cheapest position in its row; return the cost and the order."""
         order = [list(row) for row in order]
         rows = range(len(order))
-        at_rest = {at for at in rows if len(order[at]) < 2}  # these rows stay until a neighbouring row changes
+        at_rest = {at for at in rows if len(order[at]) < 2}  # the rows to skip until a neighbouring row changes
         for _ in range(_ROUNDS):
             for at in (*rows, *reversed(rows)):
                 if at in at_rest:

@@ -92,7 +92,7 @@ class Exported:
         bytes: the size of the file in bytes.
         batch_axes: the input axes that take any size; none for weights.
         compared_with: ``loop nest`` or ``NumPy reference`` (the operator's ``reference``), or ``torch module`` if
-            ``reference`` takes long. It is ``itself`` for weights (equal bits) and for Python (its own check).
+            ``reference`` takes long. Weights (equal bits) and Python files (their own check) have ``itself``.
         difference: the largest absolute difference between the file's output and the expected output.
         largest: the largest absolute value in the expected output.
     """

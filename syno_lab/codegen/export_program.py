@@ -156,7 +156,7 @@ def _contracting_by_pairs() -> Iterator[None]:
     """While a module is traced, replace contractions of three or more tensors by products of two.
 
     ``torch.einsum`` passes the sizes to opt_einsum for the best order, and the batch size then becomes a constant of
-    the program. Here opt_einsum finds the order from a fixed number instead of the batch size.
+    the program. In this context, opt_einsum finds the order from a fixed number instead of the batch size.
     """
     import torch
     from torch.backends import opt_einsum as backend

@@ -88,7 +88,7 @@ def _maths(graph: State | Operator) -> dict[str, str]:
     """Return a dictionary from the plain texts of the expressions and sizes in a pGraph's picture to their LaTeX."""
     leaves = names(graph)
     plain = {leaf: name(text) for leaf, text in leaves.items()}
-    # An iterator is named after its size. Its subscript is the LaTeX of the size: i_{C_{out}}, not i_{C\\_out}.
+    # An iterator is named after its size. The iterator's subscript is LaTeX of the size: i_{C_{out}}, not i_{C\\_out}.
     nice: dict[str, str] = {}
     for leaf, text in leaves.items():
         stem, index = text[0], size_latex(leaf.size)

@@ -5,8 +5,8 @@ and each term is added to the element of ``X`` that it reads. The *scatter* form
 The *gather* form instead loops over the elements of the gradient. Table 1 (Syno, section 5) expresses each top
 coordinate of a primitive by its bottom coordinates. A primitive needs at most one more loop, over the other digit of a
 MERGE or the window of an UNFOLD, and at most one condition: the bounds of an UNFOLD or the divisor of a STRIDE. So
-every pGraph of these primitives has a gather form. A pGraph with a primitive that :func:`undo` does not support gets
-the scatter form.
+every pGraph of the primitives in Table 1 has a gather form. A pGraph with a primitive that :func:`undo` does not
+support gets the scatter form.
 """
 
 from __future__ import annotations

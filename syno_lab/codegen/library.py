@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FORMAT = "syno-lab-library"
 VERSION = 1
 SUFFIXES = (".so", ".tar")
-_MOST_BYTES, _MOST_RECORD = 1 << 28, 1 << 21  # the most bytes of a library, and of its description
+_MOST_BYTES, _MOST_RECORD = 1 << 28, 1 << 21  # the limits in bytes of a library and of a description
 
 
 class LibraryRecord(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -138,8 +138,8 @@ def _shape(array: Array) -> str:
     return "[" + ", ".join(map(str, array.shape)) + "]"
 
 
-# Division and remainder of C and Python agree here. They are computed only if the earlier conditions hold, and then no
-# operand is negative.
+# Division and remainder agree in C and Python, because no operand is negative where the earlier conditions hold. No
+# code computes them elsewhere.
 
 _PLUS, _TIMES, _ATOM = 1, 2, 3
 _C99 = (

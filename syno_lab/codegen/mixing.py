@@ -5,17 +5,17 @@ The definitions use the preimage of a set of output elements (Definition 3.2; :m
 * Input dimension l is **paired** with output dimension k (Definition 3.4) if *some* slice of the output along k reads
   an element at every position along l.
 * A pairing is **all-to-one** (Definition 3.5) if the preimage of *some* output element has an element at every position
-  along l. Else the pairing is **many-to-one** if some preimage has more than one position, else **one-to-one**. The
+  along l. Any other pairing is **many-to-one** if some preimage has more than one position, else **one-to-one**. The
   paper says that a pairing has exactly one of the three kinds, but different elements can have different kinds. At the
   edge of an image a window may hold one pixel, in the middle several. The kinds are checked in the paper's order, so
-  the widest preimage counts. Locality depends on l alone. An axis of length 1 is all-to-one.
+  the widest preimage counts. A pairing's kind depends on l alone. An axis of length 1 is all-to-one.
 
 For a binding, every slice and every element is checked, while the paper's own inference checks the centre alone. Axes
 that share no iterator are checked separately: the joint preimage is the product of the axes' preimages.
 
 Without a binding the sizes are generic: primary variables are large and different, coefficients have default values.
-Rules on the coordinate expressions prove entries for all generic sizes where possible (:attr:`Mixing.proved`). The
-other entries come from all slices and elements of two generic bindings of different scale, one input axis at a time.
+Rules on the coordinate expressions prove entries for all generic sizes where possible (:attr:`Mixing.proved`). Entries
+without a proof come from all slices and elements of two generic bindings of different scale, one input axis at a time.
 
 Sizes are generic if all are above 1, and if sizes with a primary variable are larger than sizes without a primary. A
 rule gives the positions that an input coordinate takes while some iterators run. Other iterators are fixed, at the
@@ -147,7 +147,7 @@ def taken(coordinate: Coordinate, running: Set[Coordinate]) -> Taken | None:
             return positions[0] if positions[0] != "some" else None
         case "SPLIT":
             return positions[0] if positions[0] == positions[1] else "some"
-        case own if own in PRIMITIVES and PRIMITIVES[own].is_one_to_one:  # own primitives, like SHIFT
+        case own if own in PRIMITIVES and PRIMITIVES[own].is_one_to_one:  # a user's primitive: as SHIFT
             return positions[0]
     return None
 
@@ -161,7 +161,7 @@ def _unfolded(main: Coordinate, window: Coordinate, running: Set[Coordinate]) ->
     if not _is_small(window, beside=main):
         return None
     if of_main in ("all", "one") and _spans(window, running):
-        # The window's first value reaches all positions but the last few. Its last value reaches all but the first few.
+        # The window's first value reaches all positions but the last few. The last value reaches all but the first few.
         return "all" if of_main == "all" else "some"
     if of_main == "some" and main.node.primitive == "UNFOLD" and taken(main.node.operands[0], running) == "one":
         return "some"  # two nested small windows read fewer positions than their sizes' sum
@@ -267,7 +267,7 @@ def _generic(operator: Operator, axis: int) -> tuple[Column, bool]:
     for scale in _SCALES[1:]:
         try:
             before, column = column, _look(operator, axis, generic_binding(operator, scale))
-        except SpecError:  # too large to check: keep the result at smaller sizes, unsettled
+        except SpecError:  # too large to check, so the result of smaller sizes stays unsettled
             break
         if column == before:
             settled = True

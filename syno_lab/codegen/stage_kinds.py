@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from syno_lab.ir.coordinate import Coordinate
 
-MAX_OPEN_WINDOW = 16  # the most positions of an opened window; each position needs a slice
+MAX_OPEN_WINDOW = 16  # the limit of positions of an opened window; each position needs a slice
 
 
 class Term(NamedTuple):

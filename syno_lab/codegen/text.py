@@ -73,5 +73,5 @@ def expressions(graph: State | Operator) -> dict[Coordinate, str]:
     state = graph.state if isinstance(graph, Operator) else graph
     values = {leaf: name(text) for leaf, text in names(graph).items()}
     for _ in climb(state, state.steps, values, size):
-        pass  # texts have no bounds of domains
+        pass  # expressions as text have no bounds
     return {coordinate: str(expression) for coordinate, expression in values.items()}

@@ -22,7 +22,7 @@ MOST_TOEPLITZ = 1 << 16  # The limit of elements of a weight's Toeplitz matrix.
 def groups_to_merge(groups: int, c: int, f: int) -> int:
     """Return how many of ``groups`` with ``c`` input and ``f`` output channels to merge into one; 1 merges none."""
     if groups == 1 or (c >= LANES and f >= LANES) or (c == 1 and f not in (2, 3)):
-        return 1  # depthwise convolutions are fast anyway
+        return 1  # a depthwise convolution is fast without merged groups
     for merged in range(2, min(groups, MOST_MERGED) + 1):
         if groups % merged == 0 and merged * c % LANES == 0 and merged * f % LANES == 0:
             return merged

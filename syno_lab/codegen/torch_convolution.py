@@ -166,7 +166,7 @@ def multiply(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
         result = [*([group] if group else []), *([rows] if group else [[axis] for axis in rows]), f]
         lines.become(data, f"torch.matmul({left}, {right})", result)
     elif rows and group and 2 * prod(axis.length for axis in columns) <= prod(axis.length for axis in f):
-        # With few columns, a copy of the weight for each row would exceed the result's size. So rows become columns.
+        # With few columns, a copy of the weight for each row would exceed the result's size. So they are swapped.
         result = [group, f, [*rows, *columns]]
         right = lines.regroup(data, [group, contracted, result[-1]])
         lines.become(data, f"torch.bmm({lines.regroup(weight, [g, f, c])}, {right})", result)

@@ -339,7 +339,7 @@ class Writer(Lines):
         self._unify(factors, summed)
         while len(factors) > 1:
             first, second = factors[:2]  # The data come first.
-            if len(factors) > 2 and self.form.order != "naive":  # Else multiply in the given order.
+            if len(factors) > 2 and self.form.order != "naive":  # "naive" keeps the order.
                 sets = [frozenset(f.coordinates) for f in factors]
                 pair = _first_pair(sets, frozenset(summed), {c: self.size(c) for s in sets for c in s})
                 first, second = (factors[place] for place in pair)

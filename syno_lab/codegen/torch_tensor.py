@@ -1,7 +1,7 @@
 """Tensors of generated PyTorch code: the coordinates of their axes, and the lines that rearrange them.
 
 Views stay pending as long as possible: a window as an :class:`~syno_lab.codegen.stage_kinds.Axis` with several terms, a
-flattening as a pair of axes. So several views become one call and at most one copy.
+flattening as a pair of axes. Several pending views become one call and at most one copy.
 """
 
 from __future__ import annotations
@@ -352,7 +352,7 @@ class Lines:
         ]
         if expression != factor.name:
             self.assign(factor, expression)
-        if first_copies or (lengths_left and following.any()):  # else the result is a view, or no larger than before
+        if first_copies or (lengths_left and following.any()):  # other results are views, or not larger
             self.grew(factor.elements)
 
     def _copied(self, factor: Factor, place: int, following: Sequence[int], count: int, is_axis: bool) -> str:

@@ -18,9 +18,9 @@ from syno_lab.ir.spec import Binding
 def weight_stds(operator: Operator, binding: Binding) -> tuple[float, ...]:
     """Return the standard deviations of the weights that give the output the input's variance.
 
-    Assume independent input elements of variance 1. Then the variance of an output element is the number of its
-    non-zero terms times the product of the weights' variances. Each weight compensates for the sums of its stage, so
-    that intermediates keep the variance too. The last weight compensates for the terms that padding sets to zero.
+    Assume independent input elements of variance 1. The variance of an output element is the number of its non-zero
+    terms times the product of the weights' variances. Each weight compensates for the sums of its stage, so that
+    intermediates keep the variance too. The last weight compensates for the terms that padding sets to zero.
     """
     stages = plan(operator, binding).stages
     variances = [1.0] * len(operator.weights)

@@ -133,7 +133,7 @@ def for_target(module: IRModule, target: Target) -> IRModule:
     """Return ``module`` bound to ``target``; on a GPU its functions get TVM's default schedules (dlight).
 
     TVM rejects some programs of dlight's special rules, for example with one reduction divided among threads and
-    another undivided. Then dlight's general rule is used. Functions with a schedule stay unchanged.
+    another undivided. These programs get dlight's general rule. Functions with a schedule stay unchanged.
     """
     target = with_host(target)
     if "gpu" not in target.keys:

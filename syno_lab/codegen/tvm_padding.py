@@ -3,7 +3,7 @@
 A window that only slides over the stage's input reads a padded copy, as TVM's own convolutions do. Only the copy checks
 indices against bounds, so the loops that multiply have no branches and vectorize. The copy also computes the views
 above the UNFOLD, because views are only defined in bounds. If a weight shares the UNFOLD's result, or an EXPAND drops
-the result, the padded tensor would be no copy of the input. The stage then checks the bounds itself.
+the result, the padded tensor would be no copy of the input. Without a copy, the stage checks the bounds itself.
 
 This module needs no TVM.
 """

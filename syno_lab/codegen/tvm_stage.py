@@ -97,7 +97,7 @@ class StageWriter:
         """Check whether MetaSchedule's rules may generate wrong code for the stage, so that they must skip it.
 
         MetaSchedule moves two kinds of sums into the loops of a later stage: sums that it does not tile (no factor is
-        read twice), and sums that it divides by rfactor (more terms than elements). The sum then lies below the later
+        read twice), and sums that it divides by rfactor (more terms than elements). A moved sum lies below the later
         stage's summing loops, but is set to zero above them (RewriteReductionBlock), so terms count several times. The
         loops of a skipped stage still become parallel and unrolled.
         """

@@ -93,7 +93,7 @@ def _laid_out(operator: Operator, stages: tuple[Stage, ...]) -> tuple[Stage, ...
     """Return the stages with the axes of intermediate tensors in an order that vectorizes.
 
     Schedules vectorize the last axis. If an axis of an intermediate depends on the output's last axis, this axis comes
-    last; channels, which are summed later, come after the batch. Otherwise the channels come last.
+    last; channels, which are summed later, come after the batch. Other intermediates have the channels last.
     """
     last = operator.output[-1:]
     laid_out = list(stages)

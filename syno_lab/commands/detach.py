@@ -1,7 +1,7 @@
 """Options, the lab and the submission of jobs, for all commands that submit or list jobs.
 
-Notebooks submit with ``--detach`` too: ``%%syno search`` runs the command with this option inside :func:`working_in`.
-So the job is submitted to the lab that the notebook has open.
+Notebooks submit with ``--detach`` too: ``%%syno search`` runs the command with this option inside :func:`working_in`. A
+notebook's job is submitted to the lab that the notebook has open.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ def _text(operator: Operator, form: Form, facts: Facts, wanted: Wanted) -> str:
         case "tvm":
             from syno_lab.processes.light import import_tvm
 
-            import_tvm()  # without torch, which TVM would import
+            import_tvm()  # TVM without torch, which TVM would import
             return str(operator.to_tvm(complete_binding(operator, wanted.bind)).script())
         case "dot":
             return operator.dot()

@@ -30,8 +30,8 @@ _TIGHTER = (
 )
 _NARROWER = 0.6  # the scale of the CONTRACTIONs' hulls; nodes are closer on paper
 _MOST_POINTS = 300.0
-#: Letters are set in this size and then scaled, because TeX has no mathematics below 5 points. Otherwise the indices of
-#: small letters would be larger than the letters.
+#: Letters are set in this size and then scaled, because TeX has no mathematics below 5 points. Below this size, indices
+#: would be larger than the letters.
 _TEX_POINTS = 10.0
 
 

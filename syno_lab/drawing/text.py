@@ -1,8 +1,8 @@
 """The texts of pictures: typeset as mathematics, each with a fixed width, so that a text fits its box.
 
-The layout program uses the widths of Helvetica, but a browser may use another font. So each text states its width, the
-browser fits the text to it, and no text leaves its box. Names get subscripts: ``i_H`` is i with the subscript H, and
-``r_k_1__2``, the second of its name, has a prime. A product sign is a dot.
+The layout program uses the widths of Helvetica, but a browser may use another font. Each text states its width, the
+browser fits the text to this width, and no text leaves its box. Names get subscripts: ``i_H`` is i with the subscript
+H, and ``r_k_1__2``, the second of its name, has a prime. A product sign is a dot.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LINE, _LONGEST, _LINES = 44, 60, 3
 #: Where an expression may be broken into lines.
 BREAK = re.compile(r" (?=[-+%*] )")
 _TEXT = re.compile(r'<text ([^>]*?)font-family="[^"]*"([^>]*)>([^<]*)</text>')
-_NAME = re.compile(r"(?<!\w)[A-Za-z]_\w*[A-Za-z0-9]")  # not more letters: fold_avg is no mathematics
+_NAME = re.compile(r"(?<!\w)[A-Za-z]_\w*[A-Za-z0-9]")  # one letter before _: fold_avg is no mathematics
 _SIZE = re.compile(r'font-size="([\d.]+)"')
 _START = re.compile(r'text-anchor="start" x="(-?[\d.]+)"')
 # Thousandths of the font size, from space to ~ (Adobe's metrics of Helvetica); other letters are as wide as a digit.

@@ -55,8 +55,8 @@ def fingerprint_binding(spec: Spec) -> dict[str, int]:
     Coefficients up to 5 keep their values. A larger coefficient becomes the least unused number from 4 on with the same
     parity. Divisors among the coefficients remain divisors. The value of a primary is a block times a factor. If a
     coefficient may divide the primary under the spec's bindings, it divides the block. The factor is at least 6,
-    different for each primary, and prime if reductions may have the primary's size. So no two relevant sizes are equal
-    by chance. Fixed axes (the batch) have size 1.
+    different for each primary, and prime if reductions may have the primary's size. No two relevant sizes are equal by
+    chance. Fixed axes (the batch) have size 1.
     """
     return dict(usual_items(spec))
 

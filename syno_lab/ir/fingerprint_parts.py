@@ -5,8 +5,8 @@ terms of the operator are then all combinations of the parts' terms. Two terms u
 when they do so in every part.
 
 The module simplifies expressions without a change of any value: parts become smaller, and more operators have equal
-keys. It removes a SPLIT that undoes a MERGE, and a MERGE that undoes a SPLIT. The names of a weight's elements do
-not matter. So an index ``B*i + j`` of a weight becomes the indices ``i`` and ``j``, and an index ``(i+1) % N`` becomes
+keys. The module removes a SPLIT that undoes a MERGE, and a MERGE that undoes a SPLIT. The names of a weight's elements
+do not matter. An index ``B*i + j`` of a weight becomes the indices ``i`` and ``j``, and an index ``(i+1) % N`` becomes
 ``i``. The fingerprint does not depend on the simplification.
 """
 

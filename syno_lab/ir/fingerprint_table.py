@@ -8,9 +8,9 @@ unordered input axis. Elements may be renamed, unlike positions. All numbers are
 * Powers, and products over the members.
 
 Each of these operations commutes with products of parts. A term of two parts together is a pair: one term of each part.
-Two pairs use the same element if their first terms do and their second terms do. So a sum over pairs is the product of
-two sums. Hence every number of an operator is the product of its parts' numbers, *however fine the parts are*. Equal
-multisets of terms get equal numbers, even if one operator has finer parts.
+Two pairs use the same element if their first terms do and their second terms do. A sum over pairs of terms is the
+product of two sums. Every number of an operator is the product of its parts' numbers, *however fine the parts are*.
+Equal multisets of terms get equal numbers, even if one operator has finer parts.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The lowering plan: the order of the REDUCEs, and the stages that follow from the order.
 
-This is the paper's *rfactor* (section 8, Figure 4). Read top-down, an operator undoes its primitives one by one from
-the input to the output. A stage undoes the primitives that can reach its REDUCEs, multiplies by their weights, and
+The plan is the paper's *rfactor* (section 8, Figure 4). Read top-down, an operator undoes its primitives one by one
+from the input to the output. A stage undoes the primitives that can reach its REDUCEs, multiplies by their weights, and
 sums. The result of a stage is the next stage's input. FLOPs, loop nests, PyTorch and TVM use the same plan.
 
-The planner tries all subsets of REDUCEs and contractions (dynamic programming over sets of performed steps). So the
-plan has the fewest FLOPs of all orders; among plans with equal FLOPs, the fewest stages decide, then the least memory.
-With more than 512 sets (9 REDUCEs and contractions or more), the planner tries only one order, with every choice of
-stages. In this order, REDUCEs and contractions that need the fewest undone nodes come first.
+The planner tries all subsets of REDUCEs and contractions (dynamic programming over sets of performed steps). The plan
+has the fewest FLOPs of all orders; among plans with equal FLOPs, the fewest stages decide, then the least memory. With
+more than 512 sets (9 REDUCEs and contractions or more), the planner tries only one order, with every choice of stages.
+In this order, REDUCEs and contractions that need the fewest undone nodes come first.
 
 The fewest FLOPs do not always take the shortest time: an intermediate tensor larger than a cache goes to the memory and
 back. The order ``"fastest"`` adds :data:`FLOPS_AN_ELEMENT` for each intermediate element beyond the cache.
@@ -280,7 +280,7 @@ class _Planner:
         return iterations * (2 if multiplies else 1 if after[1] & ~state[1] else 0), elements
 
     def _finish(self, stages: list[Stage]) -> Plan:
-        if not stages:  # the identity: only the order of axes changes
+        if not stages:  # an operator that only reorders its axes
             stages = [self.stage(0, 0, 0, 0)]
         last = stages[-1]
         order = self.operator.output

@@ -250,7 +250,7 @@ def nas_pte_1() -> NasPteOperator:
 def nas_pte_2() -> NasPteOperator:
     """A dense convolution makes 16 output channels, a convolution in 2 groups makes the others from other inputs.
 
-    The paper's description does not state the input of the dense convolution. Here the dense convolution reads the
+    The paper's description does not state the input of the dense convolution. The lab's dense convolution reads the
     first 16 input channels, so that the other input channels "remain".
     """
     return NasPteOperator("nas_pte_2")

@@ -41,7 +41,7 @@ def conv2d() -> Operator:
 def strided() -> Operator:
     """2-D convolution of stride s: ``Y[n, o, h, w] = sum X[n, c, s*h+p-K/2, s*w+q-K/2] W[c, p, q, o]``.
 
-    The STRIDE is an UNFOLD's main coordinate. This STRIDE is legal, but outside the default space of synthesis.
+    The STRIDE is an UNFOLD's main coordinate. A STRIDE there is legal, but outside the default space of synthesis.
     """
     build = Build("[N, C_in, s*H, s*W]", OUTPUT, IMAGE, ["k_1=3", "s=2"], fixed_io_pairs=[(0, 0)])
     n, o, h, w = build.output
@@ -198,7 +198,7 @@ def operator_2() -> Operator:
 
     The paper describes a variant of OPERATOR 1 with less than a quarter of conv2d's parameters. The variant resembles
     two 1-D convolutions with weights connected using SHARE in a similar manner. The lab's authors do not know its
-    figure. Here one convolution runs along the width and one along the height. The weights share the bottleneck m:
+    figure. The lab convolves along the width and along the height. The weights share the bottleneck m:
 
     ``Z[n, a, m, h, w] = sum_{c,q} X[n, a*(C_in/g)+c, h, w+q-K/2] W1[a*(C_in/g)+c, q, m]``, m < C_out/(g*s);
     ``Y[n, o, h, w] = sum_{a,p,m} Z[n, a, m, h+p-K/2, w] W2[a, p, m, o]``.

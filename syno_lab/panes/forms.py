@@ -97,7 +97,7 @@ def content(asked: Asked[Any], pane: str, forms: Iterable[Form], data: PaneData,
     if "text" in chosen:
         return str(chosen["text"]).encode()
     if "figure" in chosen:
-        from syno_lab.codegen.figure_operator import figure  # loads packages for pGraphs: imported on use
+        from syno_lab.codegen.figure_operator import figure  # imported on use: loads packages for pGraphs
 
         drawing = figure(asked.operator, **chosen["figure"])
         return drawing.content(chosen["file"].rpartition(".")[2])

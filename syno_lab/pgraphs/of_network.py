@@ -164,8 +164,8 @@ def derive_spec(
 
     Budgets such as ``max_flops`` apply to the first binding. ``coefficients`` are the strings of ``sl.Sampler``.
     ``occurrences`` are limits for primary variables, in place of :data:`OCCURRENCES`. ``weight_limits`` and ``options``
-    are passed to :meth:`.Spec.parse`. A coefficient is useless unless it divides the channels of every site. So
-    leave out sites with other channels, often the first convolution with three channels.
+    are passed to :meth:`.Spec.parse`. A coefficient is useless unless it divides the channels of every site. Leave out
+    sites with other channels, often the first convolution with three channels.
 
     Raises SpecError for no sites, for sites whose operators have different shapes (images and positions; with
     ``strides="shape"``, strides), or for a malformed coefficient or option.

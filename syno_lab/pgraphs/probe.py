@@ -75,7 +75,7 @@ def probe_binding(operator: Operator, base: Binding | None = None) -> dict[str, 
         base = operator.complete_binding() if spec.bindings else generic_binding(operator)
     base = {**spec.defaults, **{name: size for name, size in base.items() if name in symbols.names}}
     if not base.keys() >= set(symbols.coefficient):
-        return operator.complete_binding(base)  # this call raises the error
+        return operator.complete_binding(base)  # raises SpecError for the missing value
     roles = roles_of(spec)
     channels = {name for axis in roles.inputs for name in primaries(spec, spec.input_shape[axis])}
     channels |= {name for axis in roles.outputs for name in primaries(spec, spec.output_shape[axis])}

@@ -3,12 +3,12 @@
 A state is a node of :mod:`syno_lab.synthesis.graph`, the number of steps still allowed, and the path to the node. Rules
 and distance depend only on the node, so every path to a node has the same next steps. Statistics have the node's name
 as their key. The final operator depends on the whole path. A few rules and the budgets of a whole operator (FLOPs,
-parameters, memory) depend on the path too. These rules and budgets are checked for complete operators (Syno, section
-7.2: a hard limit).
+parameters, memory) depend on the path too. Rules and budgets of a path are checked for complete operators (Syno,
+section 7.2: a hard limit).
 
 In a space that is too large to count, a search first chooses a maximum number of steps. All maxima that allow an
 operator are equally likely. Without this choice, random descents would use nearly all allowed steps, because most
-operators have many steps. But known operators have few steps.
+operators have many steps. Known operators have few steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Trace the steps of pGraphs, so that several pGraphs can be aligned.
 
 Two steps are equal if they apply one primitive with equal parameters to equal coordinates. Coordinates are equal if
-their expressions are equal, down to the axes of the output and the reductions. So the steps that two pGraphs have in
+their expressions are equal, down to the axes of the output and the reductions. The steps that two pGraphs have in
 common are their common sub-pGraph from the output. Reductions have no names, so two pGraphs' reductions of equal size
 can be paired in several ways. The pairing with the most equal steps is used.
 """

@@ -170,7 +170,7 @@ class Search(ABC):
         at a time, the fresh search continues exactly where the earlier search stopped. The search learns from all other
         records too, and does not ask for their operators again. ``given`` holds the operators that a caller handed to
         the earlier search by :meth:`adopt`. ``after`` is called with each operator after its reward is stored, to
-        repeat what the caller did then in the earlier search. Raises SearchError for a reward or a measure that
+        repeat what the caller did after it in the earlier search. Raises SearchError for a reward or a measure that
         :meth:`tell` refuses, and while candidates are outstanding.
         """
         if self._waiting:
@@ -197,7 +197,7 @@ class Search(ABC):
             elif hash(operator) not in self._known:
                 placed += self._take_in(operator, reward, measures)
             after(operator)
-        # These candidates have no reward when the records end: `ask` returns them next.
+        # `ask` next returns the candidates that have no reward when the records end.
         self._again += pending.values()
         return placed
 

@@ -78,7 +78,7 @@ class Branching(Protocol):
         """Return the facts about a node. Raises KeyError for a node that does not exist."""
 
     def above(self, key: str) -> str | None:
-        """Return the key of the parent; None for the first node."""
+        """Return the key of a node's parent; None for the first node."""
 
     def below(self, key: str) -> Sequence[str]:
         """Return the keys of the children, the most important first."""

@@ -49,7 +49,7 @@ class Fork:
         self.state = state
         self.rest: list[Child] = list(state.children())
         self.spare: list[Step] = []
-        self.is_dead = True  # until a descent meets a complete state
+        self.is_dead = True  # False once a descent meets a complete state
 
     def draw(self, rng: random.Random, facts: Facts, width: int) -> list[Step]:
         """Draw children until they have ``width`` open steps or no child is left; return the open steps."""

@@ -4,7 +4,7 @@ The method is MAP-Elites (Mouret and Clune, Illuminating search spaces by mappin
 dimension, because a front of reward against cost needs the best operators of each cost. A call of ``ask`` has three
 ways to make an operator: a descent from the root, an elite with new steps after a random position, or a neighbour of an
 elite. A neighbour has another size in one step; its later steps are the elite's if possible. The search has no tree and
-no estimate, so a call costs little more than a descent. It suits rewards without training (:func:`examine`).
+no estimate, so a call costs little more than a descent. Elites suit rewards without training (:func:`examine`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ UCT: in the tree, values of nodes choose the path; below the tree, steps are ran
   descents use the root's values (MAST: Finnsson and Björnsson, Simulation-based approach to general game playing,
   2008). The values choose the new child among a few children that are drawn by weight.
 * Virtual loss (optional): an outstanding operator counts as a loss, and not only as a visit, until its reward is told.
-  So the next search goes elsewhere (Chaslot, Winands and van den Herik, Parallel Monte-Carlo tree search, 2008).
+  The next search then takes another path (Chaslot, Winands and van den Herik, Parallel Monte-Carlo tree search, 2008).
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class Selection:
         share: the parent is drawn from this share of the population: the operators nearest to the front.
         least: the parent is drawn from at least this number of operators.
         alone: the probability that the reward alone counts, without a front.
-        falling: whether nearer operators are likelier, in proportion to 10^-w with w the distance scaled to 0 to 1. The
-            nearest operator is then ten times as likely as the farthest.
+        falling: whether nearer operators are likelier, in proportion to 10^-w with w the distance scaled to 0 to 1. If
+            so, the nearest operator is ten times as likely as the farthest.
         anchored: whether distances are measured from one random point of the front instead of the whole front.
         floor: the least reward of a parent; ignored if all operators have a lower reward.
 

@@ -2,8 +2,8 @@
 
 A :class:`Place` is a node of the tree: one path from the root. A :class:`Record` holds the statistics of a state; all
 nodes with one key (transpositions) share the record, so they learn together. Each node counts its own visits, because a
-search may have tried a step at one node and not at another. This is the rule UCT2 of Childs, Brodeur and Kocsis,
-Transpositions and move groups in Monte Carlo tree search, 2008.
+search may have tried a step at one node and not at another. Visits by node are the rule UCT2 of Childs, Brodeur and
+Kocsis, Transpositions and move groups in Monte Carlo tree search, 2008.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Choice:
         mean: Q in [0, 1], the mean reward of the state after the step; outstanding and fruitless searches count as 0.
         best: the best reward below the step, in [0, 1].
         action_visits: m.
-        action_mean: A in [0, 1].
+        action_mean: A, the value of the step's actions, in [0, 1].
     """
 
     visits: int

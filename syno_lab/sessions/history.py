@@ -1,7 +1,7 @@
 """The history of a session of any system: a tree of places.
 
 No place is ever removed. A second step from a place begins a branch; a repeated step goes to the existing place. Undo
-goes to the parent, and redo goes to the child that was visited last. So undo and redo move along a *line* through the
+goes to the parent, and redo goes to the child that was visited last. Undo and redo move along a *line* through the
 tree. The session can go to any place.
 """
 

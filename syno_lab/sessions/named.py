@@ -51,7 +51,7 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
     """Steps from one first state; each step is a name whose first word is the primitive.
 
     A system defines the first state ``root`` and :meth:`names`, :meth:`steps_to`, :meth:`svg`, ``distance``,
-    ``operator`` and ``knows``. Its states are hashable and have ``apply(name)``.
+    ``operator`` and ``knows``. The states are hashable and have ``apply(name)``.
     """
 
     root: S

@@ -1,7 +1,7 @@
 """A session for a page without a Jupyter kernel: what a stepper shows at each place, as plain data.
 
 The page changes the shown place without Python: to the parent, to the child that redo goes to, and to any place of the
-tree. So the data contain the tree, and for each place the picture and all texts beside the picture.
+tree. The data contain the tree, and for each place the picture and all texts beside the picture.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _courses(session: Session, places: Sequence[int], most_bytes: int) -> dict[s
         drawn: dict[str, str] = {}
         for place in session.history:
             if place.number in wanted:
-                session.go(place.number)  # the line stays the same
+                session.go(place.number)  # the session's line stays the same
                 drawn[str(place.number)] = session.course(COURSE)
         spent += _bytes(drawn)
         if spent > max(most_bytes, 0) and courses:

@@ -250,8 +250,8 @@ class _Search:
     """Branch and bound over groupings.
 
     Sizes are packed into one integer, eight bits an exponent, so that a product is one addition. Coordinates of equal
-    sizes are interchangeable. So a choice of coordinates is a count for each size, in a few bits each; the highest bit
-    of each count stays free, and is set if too many are taken.
+    sizes are interchangeable. A choice of coordinates is a count for each size, in a few bits each; the highest bit of
+    each count stays free, and is set if too many are taken.
     """
 
     def __init__(self, spec: Spec, left: Left, strided: int, effort: Effort) -> None:
@@ -415,7 +415,7 @@ def _legal(spec: Spec) -> dict[int, bool]:
 @kept(256)
 def _partitions(items: tuple[Size, ...], *, effort: Effort) -> tuple[tuple[_Want, ...], ...]:
     """Return all partitions of the input axes into groups, the finest first."""
-    packed = {size: pack(size) for size in items}  # pack once: slow with some hundred variables
+    packed = {size: pack(size) for size in items}  # pack once, as packing hundreds of variables is slow
     result = []
     for partition in sorted(all_partitions(items), key=len, reverse=True):
         effort.tick("looking for the shape distance")

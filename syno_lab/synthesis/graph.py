@@ -3,8 +3,8 @@
 A state is a set, so a pGraph can be reached in many orders. The graph has one order: REDUCEs first, then stages of
 views with contractions between them. A stage is a *sweep*: its coordinates wait in a row. The foremost coordinate
 either passes (waits no longer), or begins a view, alone or with a passed coordinate; a view's results go to the front.
-So a view has exactly one position: the earliest stage with its operands, when the last of them is at the front. After
-a contraction, only the coordinates that it shares wait again. Equal reductions of one size are ordered by their use:
+A view has exactly one position: the earliest stage with its operands, when the last of them is at the front. After a
+contraction, only the coordinates that it shares wait again. Equal reductions of one size are ordered by their use:
 reductions that begin a view come before reductions that wait no longer.
 
 Two states that rules cannot distinguish (:mod:`syno_lab.synthesis.features`) are one node with one representative

@@ -305,7 +305,7 @@ def shifts_all_around(state: State, step: Step) -> bool:
 def expand_of_reduction(state: State, step: Step) -> bool:
     """EXPAND of a REDUCE only changes a multiplier of the result.
 
-    The rule applies if no weight shares the reduction. For a digit, a REDUCE of the rest must be in the space.
+    The rule applies if no weight shares the reduction. For a digit, the space must have a REDUCE of the rest.
     """
     (operand,) = step.operands
     if not is_raw_reduction(state, operand):
@@ -393,7 +393,7 @@ def _clipped_between(main: int, first: int, second: int) -> float:
     """Return the share of positions of two consecutive windows that are in bounds in only one order."""
     import numpy as np
 
-    few = min(main, 2 * (first + second))  # only positions near the border differ
+    few = min(main, 2 * (first + second))  # only positions near an axis's border differ
     if few * first * second > _MOST_POSITIONS:
         return 1.0
     i, j, k = np.ogrid[:few, :first, :second]

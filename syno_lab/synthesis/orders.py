@@ -5,11 +5,11 @@ which no rule rejects any step (Syno, section 9.4).
 
 Unordered input axes: of pGraphs that differ only in the inner order of an unordered axis, search keeps one.
 
-Positions along an unordered axis may be renamed. So only the parts of the axis's coordinate matter, not their order.
-Hence the coordinate contains no SHIFT, and not both digits of a MERGE that no weight shares, because the undivided
-coordinate is equivalent. If a weight shares only the low digit of a SHIFT, the coordinate does not contain both digits.
-Of all orders in which SPLITs may join the parts, the least canonical order represents all. Permutations change no
-shape, so the distance to an unordered axis is the distance to any other axis of its size.
+Positions along an unordered axis may be renamed. Only the parts of the axis's coordinate matter, not their order. The
+coordinate of an unordered axis contains no SHIFT, and not both digits of a MERGE that no weight shares, because the
+undivided coordinate is equivalent. If a weight shares only the low digit of a SHIFT, the coordinate does not contain
+both digits. Of all orders in which SPLITs may join the parts, the least canonical order represents all. Permutations
+change no shape, so the distance to an unordered axis is the distance to any other axis of its size.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Operators as paths through the search graph: count, replay, enumerate and draw them.
 
 A path is the list of edges from the root to the end of an operator; each pGraph has one path. Some checks happen only
-during the replay of a path. These checks are deep rules (:attr:`syno_lab.synthesis.rules.Rule.is_deep`), the best
-plan's FLOPs (bounds for partial pGraphs may be lower), wishes (:mod:`syno_lab.common.wants`), and the inner order of
-unordered axes (:mod:`syno_lab.synthesis.orders`). So a path may lead to no operator.
+during the replay of a path. Checks during the replay are deep rules (:attr:`syno_lab.synthesis.rules.Rule.is_deep`),
+the best plan's FLOPs (bounds for partial pGraphs may be lower), wishes (:mod:`syno_lab.common.wants`), and the inner
+order of unordered axes (:mod:`syno_lab.synthesis.orders`). A path may lead to no operator.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class _Beginning(NamedTuple):
 
     Attributes:
         places: the coordinates, in the order of the node to which the edges lead.
-        reductions, weights, expanded, steps: as in the state after the edges.
+        reductions, weights, expanded, steps: the fields of the state after the edges.
         longer: the cached prefixes with one more edge, by the edge's ``id``. The edge is stored too, so that no other
             object gets its ``id``. None marks an edge that a deep rule rejects.
     """

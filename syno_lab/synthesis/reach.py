@@ -35,12 +35,12 @@ _PIECE = GIVABLE | EXPANDABLE | WAITING  # flags of a piece (a group's surplus),
 # The ways to eliminate an unmatched item; the first possible way is used.
 _TAKEN = 0  # One CONTRACTION takes the item, with any number of others.
 _TWICE = 1  # One weight shares and the next takes the item, or a window has the given item as its main coordinate.
-_TWICE_OR_UNFOLDED = 2  # As _TWICE, or the item is the window of an UNFOLD.
+_TWICE_OR_UNFOLDED = 2  # Either _TWICE, or the item is the window of an UNFOLD.
 _UNFOLDED = 3  # The item is the window of an UNFOLD.
 _HELPED = 4  # The item is given as the main coordinate of another item's window.
 _DROPPED = 5  # An EXPAND drops the item.
 _MERGED = 6  # A MERGE splits the item, and each digit is eliminated.
-_JOINED = 7  # As _MERGED, but the item does not wait, so another coordinate begins the view.
+_JOINED = 7  # Like _MERGED, but the item does not wait, so another coordinate begins the MERGE's view.
 _WAYS = 8
 Shape = tuple[int, ...]
 _Item = TypeVar("_Item")
@@ -123,7 +123,7 @@ class Reach:
         if limit <= 0 or (limit == 1 and want and (len(have) + len(want) != 3 or must)):
             return limit + 1  # one step joins two coordinates, splits one, or eliminates some
         if not contractions and not any(item & WAITING for item in items):
-            return NEVER  # no view can begin
+            return NEVER  # no item can begin a view
         if partitions(len(want)) << len(have) > _MOST_GROUPINGS:
             return self._roughly(have, want, items, must)
         self._best = limit + 1
@@ -145,7 +145,7 @@ class Reach:
         """Return a lower bound if there are too many groupings to try."""
         lacking = self.unpacked(sum(self.want) - sum([item >> FLAG_BITS for item in items]))
         if any(power > 0 for power in lacking[: len(self.spec.symbols.primary)]):
-            return NEVER  # only a REDUCE brings a primary variable
+            return NEVER  # only REDUCEs add primary variables
         return max(least_steps(len(have), len(want)), must)
 
     def _group(self, items: list[int], want: Shape) -> None:

@@ -68,7 +68,7 @@ class _Deck(Beginnings):
 
     First the number of REDUCEs is chosen, each number once per round; then a multiset of this number, in the same way.
     Multisets and lengths without new paths are chosen less often, and so are multisets above the budget of FLOPs. One
-    walk takes at most :data:`FEW` paths, or a hundredth of all earlier draws if this is more. So in a long draw no node
+    walk takes at most :data:`FEW` paths, or a hundredth of all earlier draws if this is more. In a long draw, no node
     yields more than one in a hundred paths.
     """
 
@@ -219,7 +219,7 @@ class Walker:
     A walk goes down from the root and counts the paths around the node that it reaches, within a limit of nodes. The
     walk draws some of these paths, all equally likely. The length is drawn first, because long operators outnumber
     short operators by far. On the way down, the walk prefers moves that do not lead away from the input, and REDUCEs
-    that do not exceed the budget of FLOPs alone. So paths of one walk begin with similar steps, and a path from a small
+    that do not exceed the budget of FLOPs alone. Paths of one walk begin with similar steps, and a path from a small
     region is more likely than a path from a large region.
 
     Walks that *spread* begin with each multiset of REDUCEs in turn and take few paths from one node (:class:`_Deck`);

@@ -396,7 +396,7 @@ class Wishes:
                     fitting += option.is_window and (has & lacking != 0 or need & ~has != 0)
             short = max(0, windows - fitting)
             if lacking & ~bits:
-                # A bit is missing, so only further REDUCEs help. Otherwise each MERGE makes one more window.
+                # A missing bit needs further REDUCEs. If all bits exist, each MERGE makes one more window.
                 missing += max(short, 1)
                 if missing > self._spare:
                     return

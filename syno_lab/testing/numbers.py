@@ -53,8 +53,8 @@ def slope(operator: Operator, binding: Binding, arrays: Sequence[Array], moved: 
     """Return the derivative of a random sum of the output in a random direction of a tensor: by torch, by reference.
 
     The derivative by reference uses two central differences of :meth:`~syno_lab.protocol.Operator.reference` and
-    Richardson's extrapolation. It is exact, except for rounding, if the output is a polynomial of at most the fourth
-    degree in the tensor. ``moved`` is the number of the tensor: 0 is the input, and weights count from 1.
+    Richardson's extrapolation. The derivative is exact, except for rounding, if the output is a polynomial of at most
+    the fourth degree in the tensor. ``moved`` is the number of the tensor: 0 is the input, and weights count from 1.
     """
     random = np.random.default_rng(1)
     direction: Array = np.asarray(random.standard_normal(arrays[moved].shape))

@@ -53,7 +53,7 @@ _CONV = SpecFile(
     max_flops=10**9,
 )
 SPECS = {
-    # This spec includes the known convolutions and the operators of the paper.
+    # The spec of the known convolutions and the operators of the paper.
     "conv": _CONV,
     # The spec of the benchmark against the engine of Syno's authors: weights without C_out, and thus fewer operators.
     "conv-authors": msgspec.structs.replace(

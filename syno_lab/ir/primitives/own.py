@@ -135,8 +135,8 @@ def add_primitive(name: str, index: Index) -> OwnPrimitive:
 
     Args:
         name: 2 to 12 capital letters.
-        index: a function of a coordinate and its size, with only ``+ - * // %``. It returns the index of the element
-            that is read, ``0 <= index(i, n) < n``. The first line of its docstring describes the effect on the tensor.
+        index: a function of a coordinate and its size, with only ``+ - * // %``. It returns the index of the read
+            element, ``0 <= index(i, n) < n``. The first line of its docstring describes the effect on the tensor.
 
     Raises PrimitiveError with one line if the name is invalid or taken, or if ``index`` is no such function.
     """
