@@ -233,7 +233,7 @@ class Pane:
 
 @dataclass(frozen=True)
 class PrimitiveCard:
-    """The card of a primitive: all about one primitive of a system on a page.
+    """The card of a primitive: a page that describes one primitive of a system.
 
     Attributes:
         name: the name of the primitive in its system.

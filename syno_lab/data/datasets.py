@@ -55,8 +55,8 @@ class Dataset:
     """Images with a label for each, in a training part and a test part; the arrays are read-only.
 
     ``train_images`` and ``test_images``: uint8 [N, C, H, W], 0 is dark. ``train_labels`` and ``test_labels``: int64
-    [N], indices into ``classes``. ``name``: ``cifar-10``, ``cifar-100``, ``digits`` or an image folder's;
-    ``source``: where the data were read, a text for people. Raises DataError for inconsistent arrays.
+    [N], indices into ``classes``. ``name``: ``cifar-10``, ``cifar-100``, ``digits`` or an image folder's; ``source``:
+    the source of the data, a text for people. Raises DataError for inconsistent arrays.
     """
 
     name: str
@@ -409,7 +409,7 @@ def _unpack(archive: Path, root: str, folder: Path) -> None:
                     )
                 with (folder / root / parts[1]).open("xb") as out:
                     shutil.copyfileobj(stream, out)
-    except OSError as error:  # a full disk, a name that is too long, or a name that occurs twice
+    except OSError as error:  # the disk is full, or a name is too long or occurs twice
         raise DataError(f"{archive.name} cannot be unpacked to {folder}: {error.strerror or error}") from None
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
         reason = printable((str(error).splitlines() or [type(error).__name__])[0].rstrip(":"), QUOTED)

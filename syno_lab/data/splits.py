@@ -33,7 +33,7 @@ def folds_of(
     """Return the indices of the images to train on and to test on, of N images with ``labels`` [N].
 
     The images of each class are shuffled and dealt to the folds in turn, so that any two folds differ by at most one
-    image of each class. ``fold``, from 1, is tested. If it is None, both parts have all images, in the order of the
+    image of each class. ``fold``, from 1, is tested. Without ``fold``, both parts have all images, in the order of the
     folds. Raises DataError for fewer than two folds, and for more folds than images.
     """
     if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= len(labels):

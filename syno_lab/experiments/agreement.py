@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from syno_lab.errors import SearchError
 
 RESAMPLES = 4_000
-#: The least number of operators for a rank correlation. With fewer, its interval covers most of -1 to 1.
+#: The least number of operators for a rank correlation. With fewer operators the interval covers most of -1 to 1.
 LEAST = 4
 
 
@@ -55,7 +55,7 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spearman(one: ArrayLike, other: ArrayLike) -> NDArray[np.float64]:
-    """Return the rank correlation along the last axis, ties get their mean rank; NaN where an input is constant."""
+    """Return the rank correlation along the last axis; ties get their mean rank; NaN if an input is constant."""
     from scipy.stats import rankdata
 
     first, second = (rankdata(np.asarray(values, dtype=float), axis=-1) for values in (one, other))
@@ -77,7 +77,7 @@ def agreements(
 ) -> list[Agreement]:
     """Return the agreement of each predictor, then of each yardstick, with the truth of N operators.
 
-    All predictors are resampled together, so that :attr:`Agreement.above` compares them on equal operators.
+    A resample has the same operators for all predictors, so that :attr:`Agreement.above` compares on equal operators.
 
     Raises SearchError where there are fewer than :data:`LEAST` operators, or a list of values has another length.
     """

@@ -2,8 +2,8 @@
 
 The loop writes every outcome to the store before it tells the search, so a search that continues in another process has
 all earlier outcomes. The loop asks for an operator whenever a worker is idle, and tells outcomes in the order in which
-trainings end. With several workers the loop asks for the next operator while all train, so that no worker waits; this
-choice lacks the outcomes of the running trainings. With one worker each choice uses all outcomes.
+trainings end. With several workers the loop asks for the next operator while all workers train, so that no worker
+waits. Such a choice cannot use the outcomes of the running trainings. With one worker each choice uses all outcomes.
 
 If the latency is an objective, the network of a trained trial is tuned and measured (:mod:`.tunings`) before its
 outcome is recorded and told.
@@ -155,7 +155,7 @@ class Driver(Loop):
 
     @contextmanager
     def _spending(self, on: str) -> Iterator[None]:
-        """Add the time of a ``with`` block as overhead to the field ``on`` of :class:`.Times`."""
+        """Add the time of a ``with`` block, as overhead, to the field of :class:`.Times` named ``on``."""
         free = max(0, self.settings.workers - len(self._pending))
         start, start_cpu = self.clock(), self.cpu_clock()
         try:

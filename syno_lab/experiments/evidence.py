@@ -14,7 +14,7 @@ from syno_lab.trial.compare import guess_of, is_guess, least_difference, scores_
 
 #: The number of trainings of the baseline before any operator is trained: two show the effect of another seed.
 FIRST_TRAININGS = 2
-#: A search is refused if its finals detect only larger differences: percentage points (for a text: nat / 100).
+#: A search is refused if its finals cannot detect this difference, in percentage points (for a text: nat / 100).
 MOST_POINTS = 10.0
 
 
@@ -42,7 +42,7 @@ def evidence_of(settings: SearchSettings, baselines: Sequence[TrialOutcome]) -> 
 
 
 def check(settings: SearchSettings, evidence: Evidence | None, baselines: Sequence[TrialOutcome]) -> None:
-    """Raise SearchError if a baseline has not finished, or for a :func:`hindrance`; with ``anyway`` do nothing."""
+    """Raise SearchError if a baseline has not finished, or if there is a :func:`hindrance`; not with ``anyway``."""
     line = "" if evidence is None else hindrance(settings, evidence)
     for failed in (outcome for outcome in baselines if outcome.state != "finished"):
         line = f"expected the baseline to be trained to its end, found {failed.state}: {failed.reason}"

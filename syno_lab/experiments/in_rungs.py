@@ -48,10 +48,10 @@ def run_in_rungs(
 ) -> dict[str, JSON]:
     """Run the search of ``settings``, or continue it from the store; its minutes bound the whole search.
 
-    ``workers`` is a function from the search's records in the store to its workers. ``folder`` gets the files for views
-    (:mod:`.watching`) and, at the end, the result. The result's ``verdict`` is the sentence (:mod:`.verdicts`) on the
-    best discovered operator within the largest share of FLOPs. ``not_compared`` has the reason for each finalist that
-    could not be compared, because its finals ran on two machines.
+    ``workers`` is a function that returns the search's workers for its records in the store. ``folder`` gets the files
+    for views (:mod:`.watching`) and, at the end, the result. The result's ``verdict`` is the sentence
+    (:mod:`.verdicts`) on the best discovered operator within the largest share of FLOPs. ``not_compared`` has the
+    reason for each finalist that could not be compared, because its finals ran on two machines.
 
     Raises:
         SpecError, StoreError: as :meth:`.Begun.of`; SpecError also where the backbone has no proxies.

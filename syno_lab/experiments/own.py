@@ -35,7 +35,7 @@ from syno_lab.trial import TrialRequest, survey_of
 from syno_lab.trial.own import DATA, MODEL, bring, checked, name_of
 from syno_lab.user_code import user_code
 
-#: Selections of layers: convolutions with a window, 1x1, linear layers. The first selection with a layer is used.
+#: Selections of layers: larger convolutions, 1x1 convolutions, linear layers. The first selection with a layer is used.
 SELECTIONS = (Selection(), Selection(pointwise=True), Selection(kinds=("linear",)))
 #: The selection that has the layers of all :data:`SELECTIONS`.
 ANY_LAYER = Selection(kinds=("conv2d", "linear"), pointwise=True)

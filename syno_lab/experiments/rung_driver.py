@@ -1,7 +1,7 @@
-"""The search in rungs: it draws and probes operators, trains many briefly, and then the best longer and longer.
+"""The search in rungs draws and probes operators, trains many for a short time, and the best for a longer time.
 
-The method is successive halving (Jamieson and Talwalkar 2016) with a time plan. The baseline measures the cost of a
-training on each rung, the plan shares the minutes, and the parts run one after another. The store has the queue of
+The method is successive halving (Jamieson and Talwalkar 2016) with a time plan. Trainings of the baseline measure the
+cost of each rung, the plan shares the minutes, and the parts run one after another. The store has the queue of
 trainings, with which a killed search continues.
 
 Two trainings of the baseline come first; they show which differences the finals can detect. An idle worker costs as
@@ -42,7 +42,7 @@ from syno_lab.trial.examples import batches_of
 from syno_lab.trial.failures import ENOUGH, check_failures
 from syno_lab.trial.rungs import HOLDOUT, rung_request
 
-#: The number of trainings that wait in the queue beside the running ones, so that no worker waits for the search.
+#: The number of trainings that wait in the queue beside the running trainings, so that no worker waits for the search.
 AHEAD = 8
 #: The share of the first rung's operators that are elites of the untrained search; the method proposes the rest.
 MOST_ELITES = 0.6

@@ -44,9 +44,9 @@ def broken_layers(
     say: Callable[[str], None] = lambda line: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, str]:
-    """Return the layers that operators cannot replace: by the layer's name, the error of the network with an operator.
+    """Return, by layer, the error of the network with an operator in the layer, for layers that cannot be replaced.
 
-    All layers are tried together. If the try fails, halves are tried, down to single layers. The network works with
+    All layers are tried together. If the try fails, each half is tried, down to single layers. The network works with
     operators in all other layers at once. Each try uses a new copy of the network. The lab's own networks need no try.
 
     Args:

@@ -1,7 +1,7 @@
-"""Tunes trials about as accurate as the baseline, while the search continues (Algorithm 1, lines 6 to 9).
+"""Tunes trials that are about as accurate as the baseline, during the search (Algorithm 1, lines 6 to 9).
 
 Each trial within the margin becomes a job of kind ``tune`` in the search's lab. When the job ends, the trial's latency
-goes to the store. It is the whole network's latency in Relax, on the target (:mod:`syno_lab.tuning.job`), or a quick
+goes to the store. A latency is the whole network's in Relax, on the target (:mod:`syno_lab.tuning.job`), or a quick
 estimate: the sum over the replaced layers of calls x milliseconds, for one example. Layers of one size share a tuning.
 The sum leaves out biases, the pooling for a stride and all other layers: their costs do not depend on the operator. If
 the latency is an objective of the search, every trained trial is tuned. A failed tuning does not end the search; the
@@ -175,7 +175,7 @@ class Tunings:
         self._begin(number, layers)
 
     def is_settled(self, number: int) -> bool:
-        """Whether the trial has a latency, or a reason why it has none."""
+        """Whether the trial has a latency, or a reason for its absence."""
         return number in self._latencies or number in self.failed
 
     @property

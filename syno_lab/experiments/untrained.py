@@ -1,7 +1,7 @@
 """A search without training: it ranks operators by the score of a probe (:meth:`.OperatorSpace.probe`).
 
 Drawing and examining an operator takes about 0.1 s, and a training takes seconds to hours. So thousands of operators,
-proposed by any method, are examined within minutes. The store gets the best few of each range of FLOPs
+proposed by any method, are examined within minutes. The store gets the best few operators of each range of FLOPs
 (:mod:`syno_lab.search.elites`) as trials in the state ``probed``. The result is the front of score against FLOPs. A
 search in rungs draws operators in the same way (:mod:`.rung_driver`).
 """
@@ -57,7 +57,7 @@ class Untrained(Loop):
     _numbers: dict[Operator, int] = field(default_factory=dict)  # the numbers of the stored trials
 
     def run(self, show: Callable[[Searched], None] = lambda status: None) -> None:
-        """Examine operators until the time is over, or the number is reached, or no operator is left; show the status.
+        """Examine operators until the time is over, enough operators were examined, or none is left; show the status.
 
         Raises:
             SpecError: the system has no probe.

@@ -1,7 +1,7 @@
 """Validates proxies: trains operators on each rung and with the full recipe, and compares the rankings.
 
-The operators are drawn at random from the space of a search, within the wish and limits. No proxy chooses operators,
-because its own choice of operators shows little about a proxy. Operators that the first rung rejects as slow are
+The operators are drawn at random from the space of a search, within the wish and limits. No proxy chooses the
+operators, because operators that a proxy chose show little about it. Operators that the first rung rejects as slow are
 replaced by other operators, as in a search. All measurements use held-out training images.
 """
 
@@ -91,7 +91,7 @@ class Validation(Plain, frozen=True, kw_only=True):
         used, unused: the names of rungs (and ``probe``) that may choose operators, and of rungs that may not, because
             they rank operators no better than FLOPs or parameters.
         operators: all trained operators, including operators that the validation ignores.
-        counted, drawn: the numbers of operators that count, and of drawn operators; ``states``: the others, by reason.
+        counted, drawn: how many operators count, and how many were drawn; ``states``: how many do not count, by reason.
     """
 
     format: str = FORMAT
@@ -260,7 +260,7 @@ class _Draws:
         self.space = Space(settings)
         self._path = folder / DRAWN_FILE
         self._search = self.space.search(msgspec.structs.replace(settings, method="random"))
-        # The settings that decide the trainings; workers and threads do not.
+        # The settings that change results of trainings, without workers and threads.
         training = msgspec.structs.replace(settings.training, threads=None).to_dict()
         identity = settings.identity | {"training": training, "method": "random"}
         for key in ("name", "seeds"):

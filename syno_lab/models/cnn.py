@@ -2,7 +2,7 @@
 
 Source: C. Jin, P. M. Phothilimthana, S. Roy, Neural Architecture Search using Property Guided Synthesis, OOPSLA 2022,
 section 5. Each block is convolution, ReLU and pooling; the convolution doubles the channels, the pooling halves height
-and width. The paper does not describe the layers before and after the blocks. Our layers are a 3x3 convolution to
+and width. The paper does not describe the layers before and after the blocks. The lab's layers are a 3x3 convolution to
 ``width`` channels, the mean over the pixels, and a linear layer. Because of the first convolution, input and output
 shapes have the same ratios in both blocks. Shapes: B images, C channels, H rows, W columns.
 """

@@ -194,7 +194,7 @@ def find_convolutions(
     """Return the convolutions of ``net`` that an operator of the same shapes can replace, in the order of their calls.
 
     The function runs :func:`survey` with one image [C, H, W] of ``input_shape``; an empty result is no error. The
-    arguments ``kernel_size``, ``stride`` and ``groups`` select (None: any), and ``predicate`` selects by name and
+    arguments ``kernel_size``, ``stride`` and ``groups`` select layers (None: any), ``predicate`` selects by name and
     module. Layers that no operator can replace are left out: see :attr:`.Site.obstacle`. Raises SpecError when the
     network cannot run the shape.
     """

@@ -28,7 +28,7 @@ def check_counts(whose: str, **counts: int) -> None:
 
 
 def draw_weights(net: nn.Module, *kinds: type[nn.Conv2d | nn.Linear], mode: Literal["fan_in", "fan_out"]) -> None:
-    """Initialise the weights of all layers of these kinds as He et al. 2015 do, from torch's global generator."""
+    """Initialise the weights of all layers of the kinds as He et al. 2015 do, from torch's global generator."""
     for module in net.modules():
         if isinstance(module, kinds):
             nn.init.kaiming_normal_(module.weight, mode=mode)

@@ -31,7 +31,7 @@ class Rung:
         seeds: the number of trainings of an operator on this rung, with seeds from 0 up; the reward is their mean.
         keep: the share of the rung's trials that continue on the next rung, above 0 and at most 1.
         measure: the measure by which the rung ranks operators.
-        unproven: whether the rung must first be validated: it must rank better than FLOPs and parameters do.
+        unproven: whether the rung is used only after a validation in which it ranks better than FLOPs and parameters.
 
     Raises SpecError for numbers out of range.
     """
@@ -64,7 +64,7 @@ def proxies(*, resolution: int, steps: tuple[int, int] = (40, 156), **sizes: int
     The second rung is the first with more steps and two seeds. The default values are from the first successful search,
     on ResNet-20. ResNet-20's proxy was ResNet-8 at 16 x 16, with 40 and then 156 batches of 64 images. The first rung
     ranks by the training loss. In ResNet-20's validation the training loss agreed with the full recipe better than
-    FLOPs and parameters did. The held-out loss after so few steps did not (``syno-lab search --validate-proxy``).
+    FLOPs and parameters did. The held-out loss after so few steps agreed less (``syno-lab search --validate-proxy``).
     """
     return _climbed({"options": dict(sizes), "resolution": resolution}, steps, ("training loss", "loss"))
 

@@ -46,7 +46,7 @@ class Site:
     size of its input (1 for a linear layer). ``positions``: the number of vectors that a linear layer is applied to
     (tokens; 1 for a convolution). ``kernel_size``, ``stride``, ``dilation``: rows and columns. ``flops``: 2 for each
     multiply-add of one example without the bias, summed over ``calls``, the number of calls by the network. ``params``:
-    the parameters with the bias. ``obstacle``: the reason why no operator can replace it, or None.
+    the parameters with the bias. ``obstacle``: the reason why no operator can replace the layer, or None.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Site:
 
     @property
     def output_elements(self) -> int:
-        """The number of output elements for one example over all calls: what a library's convolution stores."""
+        """The number of output elements for one example over all calls, which a library's convolution stores."""
         if self.kind == "linear":
             return self.calls * self.positions * self.out_channels
         rows, columns = (-(-size // step) for size, step in zip((self.height, self.width), self.stride, strict=True))
@@ -184,7 +184,7 @@ class Selection:
 
 
 def derived_wants(sites: Iterable[Site], strides: Strides = "pool") -> tuple[Wish, ...]:
-    """Return the wish that operators read and mix as much as these layers of one form (:mod:`syno_lab.common.wants`).
+    """Return the wish (:mod:`syno_lab.common.wants`) by which operators read and mix as much as these layers.
 
     Each input axis that is not fixed gets the mark of the layer's mixing property (αNAS, section 3.1). The mark
     ``a`` becomes ``m``, so that grouped operators, which read some of the channels, meet the wish too. The wish is

@@ -28,7 +28,7 @@ BYTES = 256
 VOCABULARY = 1024
 """The default number of tokens of byte-pair encoding, the bytes among them; GPT-2 has 50,257, for 40 GB of text."""
 MOST_TOKENS = 1 << 17
-_AT_ONCE = 1 << 20  # characters in one call; ``tokenizers`` needs some hundred bytes of memory for each token
+_AT_ONCE = 1 << 20  # Characters per call; ``tokenizers`` needs some hundred bytes of memory for each token.
 
 
 @dataclass(frozen=True)

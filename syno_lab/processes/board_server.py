@@ -42,7 +42,7 @@ _log = logging.getLogger("syno_lab.board")
 INFO = "syno_lab"
 #: The function that a session calls for :func:`moment`.
 MOMENT_FUNCTION = "syno_lab.board.moment"
-#: Seconds between two checks in a child of whether its parent is alive.
+#: Seconds between two checks by a child process that its parent is alive.
 WATCH_PERIOD_S = 0.25
 _FREQUENCIES = "/sys/devices/system/cpu/cpu[0-9]*/cpufreq"
 
@@ -50,8 +50,8 @@ _FREQUENCIES = "/sys/devices/system/cpu/cpu[0-9]*/cpufreq"
 def follow_parent(parent: int) -> None:
     """In a child process, kill the own group as soon as ``parent`` is not its parent any more, even after ``kill -9``.
 
-    A forked descendant must call this function too, with the process that forked it. Linux's PR_SET_PDEATHSIG is not
-    enough: it acts when the parent's *thread* ends, and threads start the jobs.
+    A forked descendant must also call this function, with its own parent. Linux's PR_SET_PDEATHSIG is not enough: it
+    acts when the parent's *thread* ends, and threads start the jobs.
     """
 
     def watch() -> None:

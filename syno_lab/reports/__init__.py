@@ -1,6 +1,6 @@
 """Reads a lab for people: its jobs, trials, fronts and curves, and the numbers of the paper. The lab is not changed.
 
-`lab` reads the store while other processes write it. `rows` has its trials, `axes` and `fronts` compare trials, and
+`lab` reads the store while other processes write it. `rows` has the trials, `axes` and `fronts` compare trials, and
 `courses` has the curves of trainings and tunings. `published` has the paper's statements. `tables` and `pictures` write
 files for other programs. No module loads torch or TVM.
 """

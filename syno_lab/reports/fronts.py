@@ -91,7 +91,7 @@ class Front(NamedTuple):
         return front_figure(self, title)
 
     def save(self, path: str | Path, *, title: str = "Trials", **page: Any) -> Path:
-        """Write the same points for a paper, without a browser; see :meth:`.Figure.save` for forms, width and font.
+        """Write the front's points for a paper, without a browser; see :meth:`.Figure.save` for forms, width and font.
 
         Raises StoreError where the front has no point, and what :meth:`.Figure.save` raises.
         """
@@ -122,8 +122,8 @@ def front_of(
         rows: the trials in any order; this function sorts them by ``ended`` where it is known, baselines first.
         axes: the names of two or three axes.
         baselines: the baseline of each source, for relative values; None: plain values.
-        reference: the point that bounds the volume. None: on each axis, the worst value plus a tenth of the range of
-            values (for an empty range a tenth of the value, or 1). Compare only volumes with equal references.
+        reference: the point that bounds the volume. By default, each axis has its worst value plus a tenth of the range
+            of values (for an empty range a tenth of the value, or 1). Compare only volumes with equal references.
 
     Raises SynoError for an unknown or repeated axis, another number of axes, or a ``reference`` of another length.
     """

@@ -23,7 +23,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     Attributes:
         id: the entry's name.
-        figure: the figure or table to which it belongs: ``figure_5``, ``table_2``, ``alpha_nas``, ….
+        figure: the figure or table of the statement: ``figure_5``, ``table_2``, ``alpha_nas``, ….
         place: the section or table of the statement in the paper.
         label: the subject of the statement.
         quote: the sentences, word for word.

@@ -132,7 +132,7 @@ class TrialRow:
         flops: FLOPs of the whole network.
         params: parameters of the whole network.
         memory_mib: peak memory of the trial's training in MiB; None where it was not measured.
-        latencies: latency in ms by target; the search defines what it covers.
+        latencies: latency in ms by target; the search defines what a latency covers.
         wall_s: wall seconds of the training.
         ended: the time at which the training ended (ISO 8601, UTC); empty where it is unknown.
         job: the number of the job that trained the trial.
@@ -377,7 +377,7 @@ def _baseline(
 ) -> TrialRow | None:
     """Return the row of the network without an operator: the mean over the search's seeds, and its tuned latency.
 
-    Its data are in the search's jobs, and after the end in its result. A search in one process has no jobs.
+    The data are in the search's jobs, and after the end in the result. A search in one process has no jobs.
     """
     start = f"{log.name}: baseline, seed "
     outcomes = [

@@ -159,7 +159,7 @@ class Baseline(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """What trainings of the baseline show before operators are trained.
+    """The result of the baseline's trainings, before operators are trained.
 
     Attributes:
         measure: ``accuracy``, or ``loss`` (of a text, in nats); ``value``: its mean; ``chance``: a guess's value.
@@ -245,7 +245,7 @@ class Taken(msgspec.Struct, frozen=True):
         wall_s: wall seconds.
         cpu_s: CPU seconds by purpose; ``search_process_s``: CPU seconds of the search's own process.
         idle: the share of the workers' wall time without a training, independent of other load on the machine.
-        shares: shares of ``workers`` x wall time by purpose; ``rest``: the store, jobs, surrogate and idle workers.
+        shares: by purpose, shares of ``workers`` x wall time; ``rest`` is for store, jobs, surrogate and idle workers.
     """
 
     wall_s: Amount = 0.0

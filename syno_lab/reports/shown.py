@@ -167,7 +167,7 @@ def shown_courses(courses: Iterable[Course]) -> list[dict[str, str | int | list[
 
 
 def find_progress(reading: Reading, source: str) -> tuple[Source, Progress] | None:
-    """Return the progress of the chosen search, by default of the newest one with a funnel; None without a funnel."""
+    """Return the progress of the chosen search, by default of the newest search with a funnel, else None."""
     for search in reversed(reading.sources):
         if source in ("", search.key, search.name):
             progress = read_progress(reading.folder, search.name)

@@ -5,7 +5,7 @@ store. A node does not store its pGraph; the pGraph is derived from an operator 
 
 The store has the steps of every trial in the order of proposal, for every search method. So the operators that were
 proposed up to a given trial form a tree too (:func:`moment`). A tree of a replay only grows: a node keeps its number
-and its index among its siblings. The tree has no estimates and no nodes without a trial.
+and its index among its siblings. A replayed tree has no estimates and no nodes without a trial.
 """
 
 from __future__ import annotations

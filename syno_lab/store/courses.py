@@ -1,6 +1,6 @@
 """Curve files. A running job writes its curves to its folder. When the job has finished, its result has all curves.
 
-Only front ends read these files, so a job continues if a write fails. A reader never sees an incomplete file. The
+Only front ends read curve files, so a job continues if a write fails. A reader never sees an incomplete file. The
 module imports no large library, because notebooks import it.
 """
 

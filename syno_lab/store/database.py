@@ -176,7 +176,7 @@ class Database(Closing):
         """
         if not self.path.is_file() or self.path.stat().st_size == 0:
             raise StoreError(f"the results store {self.path} {damage('it is not a file or is empty')}")
-        for side in ("-wal", "-shm", "-journal"):  # SQLite opens these files too, and would wait for a FIFO for ever
+        for side in ("-wal", "-shm", "-journal"):  # SQLite opens side files too, and would wait for a FIFO for ever
             side_file = self.path.with_name(self.path.name + side)
             if os.path.lexists(side_file) and not side_file.is_file():
                 raise StoreError(f"the results store {self.path} {damage(f'{side_file.name} beside it is no file')}")

@@ -55,7 +55,7 @@ def pareto_front(
         if len(values) == len(signs):
             costs[index] = tuple(sign * value for (_, sign), value in zip(signs, values, strict=True))
     front: list[tuple[float, ...]] = []
-    best = math.inf  # The least last cost on the front decides if there are at most two costs.
+    best = math.inf  # With one or two costs, the least last cost so far decides.
     for cost in sorted(set(costs.values())):  # A point is sorted after all points that beat it.
         if len(signs) <= 2:
             beaten = bool(front) and best <= cost[-1]

@@ -171,9 +171,9 @@ def mix(seed: int, stream: int) -> int:
 def fastest_precision(device: str = "cpu") -> Precision:
     """Return ``bfloat16`` if a convolution trains in it at least 1.3 times as fast as in ``float32``, else ``float32``.
 
-    GPUs that support bfloat16 are not measured and get it. A processor with matrix units for it (AMX) is faster in it.
-    A processor with vector instructions alone may be slower: a Xeon with AVX512-BF16 took 1.05 to 1.4 times float32's
-    time for ResNet-20 and ResNet-8. Only processors with such instructions are measured (0.1 s).
+    A GPU that supports bfloat16 is not measured. A processor with matrix units for bfloat16 (AMX) is faster in
+    bfloat16. A processor with vector instructions alone may be slower: a Xeon with AVX512-BF16 took 1.05 to 1.4 times
+    float32's time for ResNet-20 and ResNet-8. Only processors with such instructions are measured (0.1 s).
     """
     if device != "cpu":
         has_it = device.startswith("cuda") and torch.cuda.is_available() and torch.cuda.is_bf16_supported()

@@ -1,9 +1,9 @@
-"""Networks, data and primitives of the user's own: which of their code may run in this process.
+"""Networks, data and primitives of the user's own, and the conditions for running their code in this process.
 
 A request names a network or data of the user's own (``own:make_model@DIGEST``), and may carry their functions as text.
-A request runs none of this text by itself, because the request may come from a file. :func:`bring` runs the text.
-Callers of :func:`bring` are a process whose user has named the file, a job with a valid signature, and a trial's
-process whose parent process has run the text.
+Reading a request runs none of its text, because the request may come from a file. :func:`bring` runs the text. Callers
+of :func:`bring` are a process whose user has named the file, a job with a valid signature, and a trial's process whose
+parent process has run the text.
 """
 
 from __future__ import annotations

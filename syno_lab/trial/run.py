@@ -66,7 +66,7 @@ def run_trial(
 
     ``report(fraction, message)`` and ``should_stop`` are called after every batch. However the trial ends, the result
     is a :class:`.TrialOutcome`: bad requests, missing data and exceptions of the user's own code have the state
-    ``failed``. KeyboardInterrupt is raised, and SystemExit is raised unless the user's own code raised it.
+    ``failed``. KeyboardInterrupt passes through, and so does SystemExit, unless the user's own code raised it.
 
     Raises DiskFullError if the disk has no room for a checkpoint, because a full disk is no property of the operator. A
     later call, with room, continues from the last checkpoint.

@@ -50,7 +50,7 @@ class _Cut:
 
 
 def fuse_stages(schedule: Schedule, block: SBlockRV, cores: int, vector_bits: int) -> list[Schedule]:
-    """Return the unchanged schedule, and schedules whose loops over blocks have the stages that only ``block`` reads.
+    """Return the unchanged schedule, and schedules with the stages that only ``block`` reads inside loops over blocks.
 
     The rule fits a sum that reads another sum, if no other rule has changed the two sums and ``channel-lanes`` fits
     both in the blocks. An axis of the output must index the sum that is read. Each core needs a block.

@@ -148,7 +148,7 @@ def elementwise_readers(schedule: Schedule, block: SBlockRV) -> list[str]:
 def _is_untouched(schedule: Schedule, block: SBlock, loops: list[LoopRV]) -> bool:
     """Return whether the block has one loop for each of its iterators, in their order, and nothing else inside.
 
-    An axis of the sum must be complete inside the outer loops, so that the sum is finished there.
+    The outer loops must not split an axis of the sum, so that the block finishes the sum.
     """
     if not loops or len(loops) != len(block.iter_vars):
         return False
