@@ -339,7 +339,7 @@ class Edited:
 def example_of(shape: Shape) -> tuple[int, ...] | Tensor:
     """Return an example that :func:`.trace` takes for an input of this shape: an image [C, H, W], or tokens [1, T].
 
-    Raises SpecError for another shape.
+    Raises SpecError for any other shape.
     """
     if len(shape) == 4:
         return (shape[3], shape[1], shape[2])

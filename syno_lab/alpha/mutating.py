@@ -7,9 +7,9 @@ The new subgraph has the old output shape if an operation with several inputs fo
 subgraph is then part of an inner chain, and inner chains keep their shapes (section 4.6). Other output shapes rarely
 fit: in ResNet-20, 6 of 210 such shapes fitted.
 
-Synthesis makes chains. In other graphs (section 4.6 and appendix B.4), the *skeleton* is all operations that have
-several inputs, rearrange axes or are never chosen by synthesis. The skeleton does not change. Synthesis replaces each
-chain between two operations of the skeleton by a new chain, for the mutated properties of the old chain.
+Synthesis makes chains. In graphs that are no chains (section 4.6 and appendix B.4), the *skeleton* is all operations
+that have several inputs, rearrange axes or are never chosen by synthesis. The skeleton does not change. Synthesis
+replaces each chain between two operations of the skeleton by a new chain, for the mutated properties of the old chain.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
         return Beginning(Draft(Properties.of(graph), graph.inputs[0]), steps, operator)
 
     def step(self, state: Draft, given: Any) -> Taken:
-        """Return an operation, a candidate's operation, or a change. Raises SpecError for another value."""
+        """Return an operation, a candidate's operation, or a change. Raises SpecError for any other value."""
         step = given.operation if isinstance(given, Candidate) else given
         if not isinstance(step, Operation | Change):
             raise SpecError(f"expected an operation, a candidate or a change, found {quoted(given)}")

@@ -60,7 +60,7 @@ class Alpha(System):
         return traits
 
     def operator_of(self, value: Any) -> NetworkOperator | None:
-        """Return the operator of a variant, or of a graph of one input and one output; None for another value."""
+        """Return the operator of a variant, or of a graph of one input and one output; None for any other value."""
         if isinstance(value, Variant):
             return NetworkOperator(value)
         if isinstance(value, Graph) and len(value.inputs) == len(value.outputs) == 1:

@@ -247,7 +247,7 @@ def _pool_pairing(at: Applied, number: int) -> Pairing:
 
 
 def _group_pairing(at: Applied, number: int) -> Pairing:
-    """Pair the elements of a group; the result for a group of one element is constant."""
+    """Pair all elements of a group, for group norm; the result for a group of one element is constant."""
     shape, group = at.shape, at.channels // at["groups"]
     if group * prod(shape[1:-1]) == 1:
         return pair.nothing(shape, shape)

@@ -253,7 +253,7 @@ _Raw: TypeAlias = "int | str | Pairing | Sequence[_Raw] | None"
 
 
 def _table(raw: _Raw, name: str, read: Callable[[_Raw], Value | None]) -> Table[Value]:
-    """Return a table from a user's value or table. Raises SpecError for another input."""
+    """Return a table from a user's value or table. Raises SpecError for any other input."""
     if raw is None:
         return ()
     single = read(raw)

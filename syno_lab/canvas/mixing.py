@@ -104,7 +104,7 @@ def _united(
     name, parameter = primitive
     a = inputs[0]
     if name in ("group", "shift", "unfold"):
-        return value(primitive, shapes, inputs, bound, None)  # they move elements; 0 is an empty set
+        return value(primitive, shapes, inputs, bound, None)  # views move elements, and a 0 from outside is empty
     if name == "fc":
         union = _union(a, tuple([AXIS[slot] for slot in ("C", "KH", "KW")]))
         groups, channels = a.shape[AXIS["G"]], math.prod(result.at(bound)[:4])

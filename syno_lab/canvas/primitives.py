@@ -222,7 +222,7 @@ class Parts(NamedTuple):
 def span_of(parameter: str) -> tuple[int, int]:
     """Return the slots of RHS onto which LHS repeats, as a range of :data:`SLOTS`; empty for sides of equal sizes.
 
-    The parameter names the first and last slot: ``C``, or ``C..KW``. Raises PrimitiveError for another form.
+    The parameter names the first and last slot: ``C``, or ``C..KW``. Raises PrimitiveError for any other form.
     """
     if not parameter:
         return 0, 0

@@ -133,7 +133,7 @@ def _is_mean_of_softmax(at: Added) -> bool:
 
 
 def _has_one_sign(at: Added, image: Range = ANY) -> bool:
-    """Return whether the input has no negative elements or no positive elements, for images in a range of values."""
+    """Return whether the input has no negative or no positive elements, for images with values in a range."""
     low, high = range_of(at.nodes, at.inputs[0], image)
     return low >= 0 or high <= 0
 

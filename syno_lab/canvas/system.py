@@ -85,7 +85,7 @@ class Canvas(System):
     def binding_for(
         self, operator: Fitted, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
     ) -> dict[str, int]:
-        """Return the binding for a layer on images. Raises SpecError for another layer and for fractional sizes."""
+        """Return the binding for a layer on images. Raises SpecError for other layers and for fractional sizes."""
         if len(input_sizes) != 4 or len(output_sizes) != 4:
             raise SpecError(
                 f"expected a convolution for {operator}, found a layer from {list(input_sizes)} to {list(output_sizes)}"
@@ -126,7 +126,7 @@ class Canvas(System):
         return operator.complete_binding(sizes)
 
     def operator_of(self, value: Any) -> Fitted | None:
-        """Return a kernel as an operator without a network; None for another value."""
+        """Return a kernel as an operator without a network; None for any other value."""
         return Fitted(value) if isinstance(value, Kernel) else None
 
     def cards(self) -> Mapping[str, PrimitiveCard]:

@@ -97,7 +97,7 @@ class _Rows:
         height = heights(growth)
         self.names: list[str | Passing] = []
         self.rows: list[list[int]] = [[] for _ in range(max(height.values()) + 1)]
-        # For each node its neighbours above, as (number, port there, own port); and its neighbours below.
+        # For each node: upper neighbours, as (number, port of neighbour, port of node); lower neighbours.
         self.above: list[list[tuple[int, int, int]]] = []
         self.below: list[list[tuple[int, int, int]]] = []
         numbers = {name: self._node(name, height[name]) for name in growth.nodes}

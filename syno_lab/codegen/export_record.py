@@ -58,7 +58,7 @@ class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return msgspec.json.encode(self).decode()
 
     def operator(self, place: str) -> Operator:
-        """Return the operator at the path ``place``. Raises FormatError when its JSON is no legal operator."""
+        """Return the operator at the path ``place``. Raises FormatError when the operator's JSON is not legal."""
         return read_json(self.operators[self.places[place].operator])
 
 
@@ -66,8 +66,8 @@ def identity(operator: Operator) -> str:
     """Return the operator's identity, 32 hexadecimal digits.
 
     pGraphs with equal steps and shapes have equal digits; default sizes are ignored. Operators of another system have
-    equal digits if their JSON is equal. Unlike the fingerprint, it depends on the order of the steps, which numbers the
-    weights.
+    equal digits if their JSON is equal. Unlike the fingerprint, the identity depends on the order of the steps, which
+    numbers the weights.
     """
     record = msgspec.json.decode(operator.to_json())
     for kind in ("primary", "coefficient") if isinstance(operator, PGraph) else ():

@@ -43,7 +43,7 @@ def gradient(operator: Operator, wrt: str, form: Form = "gather", style: Style =
     """Return the nest of ``d<wrt>`` (``wrt``: ``X``, ``W1``, …) from ``dY`` and the operator's other tensors.
 
     The form ``gather`` writes each element of the result once; ``scatter`` adds terms to the elements in the forward
-    order. ``style`` is the style of the iterators' names. Raises SpecError for another tensor or form.
+    order. ``style`` is the style of the iterators' names. Raises SpecError for an unknown tensor or form.
     """
     every = tensors(operator)
     names_of_tensors = [key for key in every if key != "Y"]

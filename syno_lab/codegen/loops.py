@@ -138,8 +138,8 @@ def _shape(array: Array) -> str:
     return "[" + ", ".join(map(str, array.shape)) + "]"
 
 
-# Division and remainder agree in C and Python, because no operand is negative where the earlier conditions hold. No
-# code computes them elsewhere.
+# Division and remainder agree in C and Python, because no operand is negative where the earlier conditions hold.
+# Generated code computes them only there.
 
 _PLUS, _TIMES, _ATOM = 1, 2, 3
 _C99 = (

@@ -166,7 +166,7 @@ def multiply(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
         result = [*([group] if group else []), *([rows] if group else [[axis] for axis in rows]), f]
         lines.become(data, f"torch.matmul({left}, {right})", result)
     elif rows and group and 2 * prod(axis.length for axis in columns) <= prod(axis.length for axis in f):
-        # With few columns, a copy of the weight for each row would exceed the result's size. So they are swapped.
+        # With few columns, copies of the weight for all rows would exceed the result: swap rows and columns.
         result = [group, f, [*rows, *columns]]
         right = lines.regroup(data, [group, contracted, result[-1]])
         lines.become(data, f"torch.bmm({lines.regroup(weight, [g, f, c])}, {right})", result)
@@ -198,7 +198,7 @@ def _product(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
 
 
 def open_window(lines: Lines, data: Factor, s: Sliding) -> None:
-    """Write a slice of an axis for each position of its window, which a product has made a separate axis."""
+    """Write an axis as slices, one for each position of its window; the window is a separate axis already."""
     window = s.window.terms[0]
     place, at = data.axes.index(s.axis), data.axes.index(Axis.plain(window.coordinate, window.size))
     rest = place - (at < place)  # the axis's index without the window's axis

@@ -72,7 +72,7 @@ def _for_our_kernel(notebook: str) -> str:
 def offer_kernel(folder: Path) -> Path | None:
     """Make the kernel "Syno Lab" visible only to the JupyterLab that this process becomes.
 
-    Return its folder, below ``folder``; None if Jupyter already finds the kernel of this Python.
+    Return the kernel's folder, below ``folder``; None if Jupyter already finds the kernel of this Python.
 
     Raises SynoError if the folder cannot be written to.
     """

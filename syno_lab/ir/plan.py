@@ -32,8 +32,8 @@ from syno_lab.protocol import FLOAT32_BYTES
 Order = Literal["best", "fastest", "naive"]
 
 #: The number of float32 elements in a cache of 1 MiB. Each further element counts as 8 FLOPs in the predicted time: 1
-#: for each byte written and read. Measurements: plans with fewer FLOPs and intermediates of millions of elements took
-#: up to 40 times as long as plans of one or two stages. With small intermediates, the former plans took half the time.
+#: for each byte written and read. Plans with fewer FLOPs and intermediates of millions of elements took up to 40 times
+#: as long as plans of one or two stages. With small intermediates, plans with fewer FLOPs took half the time.
 CACHED_ELEMENTS = 1 << 18
 FLOPS_AN_ELEMENT = 8
 

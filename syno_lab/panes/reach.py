@@ -1,9 +1,9 @@
 """The receptive field of an operator of any system, from gradients of its torch module, and its picture.
 
-The receptive field of a pGraph is exact (:mod:`syno_lab.codegen.receptive_field`). Other operators need not be linear.
-An input element of another operator is read if the output element's gradient for it is not zero in one of :data:`DRAWS`
-draws of random inputs and weights. A ReLU below zero passes no gradient, and a maximum passes the gradient to the
-largest element alone. Elements that are read only through a ReLU or a maximum may be missing.
+The receptive field of a pGraph is exact (:mod:`syno_lab.codegen.receptive_field`). Operators of other systems need not
+be linear. An input element of another operator is read if the output element's gradient for it is not zero in one of
+:data:`DRAWS` draws of random inputs and weights. A ReLU below zero passes no gradient, and a maximum passes the
+gradient to the largest element alone. Elements that are read only through a ReLU or a maximum may be missing.
 """
 
 from __future__ import annotations

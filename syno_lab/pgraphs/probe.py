@@ -66,8 +66,8 @@ def probe(operator: Operator, binding: Binding | None = None) -> Probe:
 def probe_binding(operator: Operator, base: Binding | None = None) -> dict[str, int]:
     """Return sizes for probing an operator: 32 channels and 8 positions along each axis, or the next fitting sizes.
 
-    Coefficients have their values in ``base`` (None: the spec's first binding); fixed axes have size 1. If no sizes
-    fit, the result is ``base`` itself. Raises SpecError where ``base`` does not fit either.
+    Coefficients have the values in ``base`` (None: the spec's first binding); fixed axes have size 1. If no sizes fit,
+    the result is ``base`` itself. Raises SpecError where ``base`` does not fit either.
     """
     spec = operator.spec
     symbols = spec.symbols

@@ -7,7 +7,7 @@ parameters, memory) depend on the path too. Rules and budgets of a path are chec
 section 7.2: a hard limit).
 
 In a space that is too large to count, a search first chooses a maximum number of steps. All maxima that allow an
-operator are equally likely. Without this choice, random descents would use nearly all allowed steps, because most
+operator are equally likely. Without a maximum, random descents would use nearly all allowed steps, because most
 operators have many steps. Known operators have few steps.
 """
 
@@ -33,7 +33,7 @@ from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, name
 from syno_lab.synthesis.property_distance import check_wants
 from syno_lab.synthesis.rules import RULES, Rule
 
-#: The factor for the weight of a step that leads one step nearer to the input, in a space too large to count. With 8 a
+#: The factor for the weight of a step that leads one step nearer to the input, in a space too large to count. With 8, a
 #: search found more operators within ResNet-20's limits in a CPU-second than with 2, 4, 16 and 32.
 PULL = 8.0
 _FAR = 9  # larger distances count as this distance

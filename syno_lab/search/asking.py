@@ -121,7 +121,7 @@ class Search(ABC):
         return hash(operator) in self._known
 
     def trail_of(self, candidate: Candidate) -> Trail:
-        """Return the steps to an outstanding candidate. Raises SearchError for another candidate."""
+        """Return the steps to an outstanding candidate. Raises SearchError for any other candidate."""
         outstanding, trail = self._waiting.get(candidate.number, (None, None))
         if outstanding != candidate or trail is None:
             raise SearchError(

@@ -53,7 +53,7 @@ class Portrait(NamedTuple):
 class Estimate:
     """An estimate of an operator's reward from its actions and traits: a Gaussian process over bags of words.
 
-    AMAF adds up the values of single actions; this estimate also sees combinations of actions. A space decides which
+    AMAF adds up the values of single actions; this estimate also uses combinations of actions. A space decides which
     words of a step are counted (:attr:`syno_lab.protocol.SearchStep.words`). Words are smaller than actions: there are
     hundreds of actions, and an action shows little about the same primitive at other sizes. The kernel of two bags is
     the share of their common words, ``sum(min(x, y)) / sum(max(x, y))``. (Tanimoto or min-max kernel: Ralaivola and

@@ -1,7 +1,7 @@
 """The protocol of a search space and its operators: everything that search algorithms use of a space.
 
-A space is its first :class:`State`. A search asks a state for its children and never looks inside the state, so any
-type with this protocol can be searched.
+The first :class:`State` of a space represents the space. A search asks a state for its children and never looks inside
+the state, so any type with this protocol can be searched.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ class Construction(ABC, Generic[S, T, C]):
 
     @abstractmethod
     def operator(self, state: S) -> Any:
-        """Return the operator of a complete state. Raises SynoError for another state."""
+        """Return the operator of a complete state. Raises SynoError for an incomplete state."""
 
     @abstractmethod
     def distance(self, state: S, effort: Effort | None = None) -> float | None:

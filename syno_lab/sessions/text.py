@@ -115,7 +115,7 @@ def word_of(text: str) -> str:
 
 
 def text_of(text: str) -> str:
-    """Return the JSON that a word encodes, or a text that is JSON already. Raises FormatError for another text."""
+    """Return the JSON that a word encodes, or a text that is JSON already. Raises FormatError for any other text."""
     text = text.strip()
     if text.startswith(PREFIX):
         return _unpacked(text.removeprefix(PREFIX))

@@ -323,8 +323,8 @@ def distance_trials(
     """Count random walks that end at an operator, with the shape distance (``guided``) or without it.
 
     A trial is one walk from the output by canonical steps. A walk ends at the first operator within all budgets, after
-    ``max_primitives`` steps, or when no step is possible. Without the distance, only the final match decides.
-    Raises SpecError for less than 1 trial.
+    ``max_primitives`` steps, or when no step is possible. Without the distance, only the final match decides whether a
+    trial is valid. Raises SpecError for less than 1 trial.
     """
     if trials < 1:
         raise SpecError(f"expected 1 trial or more, found {trials}")

@@ -183,7 +183,7 @@ def is_of_shared(state: State, coordinate: Coordinate) -> bool:
 
 
 class Feature(NamedTuple):
-    """A coordinate as rules see it; :mod:`syno_lab.synthesis.matches` uses the fields."""
+    """The facts about a coordinate that rules use; :mod:`syno_lab.synthesis.matches` uses the fields."""
 
     size: Exponents
     primitive: str

@@ -326,7 +326,7 @@ class _Stage:
         node: the node of the sweep.
         active: the index of the coordinate.
         passed: the indices of the coordinates that have passed before it, sorted by feature.
-        items: all coordinates as the distance sees them.
+        items: all coordinates in the form for the distance.
         sorted_items: ``items``, sorted.
         alike: whether the coordinate is a reduction and an equal reduction still waits.
         is_last: whether no other coordinate waits.

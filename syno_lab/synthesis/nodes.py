@@ -115,7 +115,7 @@ class SearchNode:
         looks: the look of each coordinate; :class:`Nodes` fills in this field and all later ones.
         features: the number of each coordinate's feature (:mod:`syno_lab.synthesis.features`).
         packed: the packed size of each coordinate.
-        items: each coordinate as the distance sees it: packed size and flags.
+        items: each coordinate in the form for the distance: packed size and flags.
         roots: the MERGE of which each coordinate is a digit, or None.
         moves: the cached moves, by the number of remaining steps.
         counts: the cached numbers of paths to operators, by the number of remaining steps.

@@ -287,7 +287,7 @@ def _stands_for_all(operator: Operator, axis: int, rules: tuple[Rule, ...], effo
 
 
 class _Tree:
-    """The SPLITs that build an input axis from parts: coordinates that are no SPLIT, or that a weight shares."""
+    """The SPLITs that build an input axis from parts. A part is no SPLIT, or a weight shares it."""
 
     def __init__(self, operator: Operator, root: Coordinate) -> None:
         self.operator = operator

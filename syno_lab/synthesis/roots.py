@@ -39,14 +39,14 @@ class Roots(Nodes):
 
     @cached_property
     def _root_items(self) -> list[int]:
-        """Return the output's coordinates as the distance sees them."""
+        """Return the output's coordinates in the form for the distance."""
         flags = WAITING | MERGEABLE | EXPANDABLE | GIVABLE
         has = [0 if self.wishes is None else self.wishes.has(c) for c in self.root.places]
         return [packed << FLAG_BITS | bits | flags for packed, bits in zip(self.root.packed, has, strict=True)]
 
     @cached_property
     def _reduce_items(self) -> list[int]:
-        """Return the coordinate of a REDUCE of each size as the distance sees it."""
+        """Return the coordinate of a REDUCE of each size in the form for the distance."""
         wishes = self.wishes
         has = [0 if wishes is None else wishes.has(reduce_coordinate(0, size)) for size, _, _ in self._reduces]
         return [

@@ -100,7 +100,7 @@ SystemOption = Annotated[
 def is_canvas(name: str) -> bool:
     """Return whether the system of an option is Canvas; False for pGraphs.
 
-    Raises SynoError for other systems: only these two draw operators.
+    Raises SynoError for other systems: only pGraphs and Canvas draw operators.
     """
     from syno_lab.canvas.fitted import FORMAT as CANVAS
     from syno_lab.ir.operator import FORMAT as PGRAPHS

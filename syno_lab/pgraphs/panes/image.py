@@ -105,7 +105,7 @@ def image_pane(asked: Asked[Operator]) -> Image:
 def picture_binding(operator: Operator, base: dict[str, int]) -> dict[str, int]:
     """Return the sizes of variables for a picture: large in the last two input axes, 1 for batches, else small.
 
-    Coefficients have their values in ``base``. Raises SpecError when no sizes fit.
+    Coefficients have the values in ``base``. Raises SpecError when no sizes fit.
     """
     symbols = operator.spec.symbols
     last = [c.size for c in operator.inputs[-2:]]
