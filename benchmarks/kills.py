@@ -119,7 +119,7 @@ class Runner:
             [sys.executable, "-c", self.script, *self.arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            bufsize=0,  # a buffer would take the last line with the first, and communicate() would not see it
             env={**os.environ, MARK: mark, "OMP_NUM_THREADS": "1"},
         )
         assert child.stdout is not None
@@ -132,14 +132,14 @@ class Runner:
             if until_s is None:
                 raise LostError(f"not done after {_LIMIT_S:.0f} s") from None
         self.took_s = time.monotonic() - begun
-        whole = (first + out).rpartition("\n")[0].splitlines()
+        whole = (first + out).rpartition(b"\n")[0].decode().splitlines()
         self.lines += whole
         all_ended(mark)
         if child.returncode == -9:
             self.kills += 1
             return None
         if child.returncode:
-            raise LostError(f"status {child.returncode}: {(errors.strip().splitlines() or [''])[-1]}")
+            raise LostError(f"status {child.returncode}: {(errors.decode().strip().splitlines() or [''])[-1]}")
         return whole[-1]
 
     def killed(self, most: int, span_s: float) -> str:
