@@ -1,7 +1,7 @@
 """Report an exception of the user's own code as one line, with its file and line number.
 
 The lab calls the user's networks, data sets, rules, rewards and files. Exceptions of this code are the user's errors. A
-traceback through the lab's files would hide this fact. KeyboardInterrupt is never changed.
+traceback through the lab's files would hide the user's line. KeyboardInterrupt is never changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def place_of(error: BaseException) -> str:
 
 
 def said_by(error: BaseException) -> str:
-    """Format an exception as one line: its class, the first line of its text, and its place in the user's own files."""
+    """Format an exception as one line: its class, the first line of its text, and its line in the user's own files."""
     if isinstance(error, SynoError):
         return str(error)  # the message of a SynoError is already one complete line
     lines = (line.strip() for line in text_of(error).splitlines())
@@ -107,7 +107,7 @@ def guest(file: str) -> Iterator[None]:
     """Run a user's file in the block, with its own ``sys.argv``, and send its standard output to standard error.
 
     For sources without a ``.py`` file this has no effect. If the file exits, the last line that it printed on standard
-    error becomes a note of the exception. ``argparse`` prints errors there.
+    error becomes a note of the exception. ``argparse`` prints errors on standard error.
     """
     if not file.endswith(".py"):
         yield

@@ -1,8 +1,8 @@
 """Limits of time and memory for a computation, checked in its innermost loops.
 
 A search space can be larger than any machine. Every loop over a space calls :meth:`Effort.tick` at least once a
-millisecond. Some of these calls check the clock, ``should_stop`` and this process's memory. If a limit is exceeded,
-these calls raise :class:`syno_lab.errors.EffortError`, whose message names the computation.
+millisecond. Some calls of ``tick`` check the clock, ``should_stop`` and this process's memory. If a limit is exceeded,
+``tick`` raises :class:`syno_lab.errors.EffortError`, whose message names the computation.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class SpaceRequest:
         drawn: called with the key of every complete operator that a search draws, before ``wants`` is checked. The
             funnel of a search counts these calls.
         wished: called with the key of each operator that meets ``wants``, before its FLOPs are checked. If a space
-            never calls it, the calls of ``accepts`` are counted instead.
+            never calls ``wished``, calls of ``accepts`` are counted instead.
         options: the system's own options as text, by the names of its :attr:`Optioned.space_options`.
         network: builds the network without weights and returns it with its example (:func:`syno_lab.alpha.trace`), for
             a system whose operators are whole networks. None: only the layers are known.

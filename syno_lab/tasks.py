@@ -86,7 +86,7 @@ def search(
         seed: the seed of the search's choices.
         folder: the folder of the lab; None: as in :func:`open_lab`.
         name: the name of the search in the lab.
-        go_on: whether to continue the search of this name; only the end of the search may change.
+        go_on: whether to continue the search of this name; only its limits of minutes and trials may change.
         in_process: whether to train in this process, one operator after another, without jobs.
         more: settings as for :func:`train`, and ``equal_within`` and ``anyway`` as for :func:`syno_lab.improve`.
 

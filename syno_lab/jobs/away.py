@@ -2,7 +2,7 @@
 
 For each lab, the worker has a small lab in the user's configuration folder: a store, and the job's folder and log. The
 job runs there as any job does (:mod:`.supervise`). The worker sends the job's files to the lab while the job runs, so
-that another machine can continue from the checkpoint. At the end it sends the job's log and result.
+that another machine can continue from the checkpoint. At the end of the job, the worker sends the log and the result.
 """
 
 from __future__ import annotations

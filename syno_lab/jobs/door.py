@@ -1,4 +1,4 @@
-"""The functions of a lab's door. A worker that does not see the lab's folder calls the functions on a worker that does.
+"""The functions of a lab's door. A worker without the lab's folder calls the functions on a worker that has the folder.
 
 A worker on another machine takes a job, renews its lease and sends its results. Each request is a small Dask task on
 the worker with the resource :data:`HOME`. The lab keeps the store: only a token's holder can end an attempt.

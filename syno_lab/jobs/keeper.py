@@ -171,7 +171,7 @@ class Keeper:
         return self._named is None and self._default() is None and not self._cluster.is_up()
 
     def _default(self) -> Endpoint | None:
-        """Return a foreign cluster that was not named here: the cluster of this process's job, or this lab's last."""
+        """Return a foreign cluster that the caller did not name: of this process's job, or the lab's last."""
         if self._inherited is not None:
             return self._inherited
         last = self._cluster.foreign()

@@ -50,7 +50,7 @@ def local_board(
     """Start a tracker and an RPC server for this machine's CPU on free loopback ports; stop both at the end.
 
     ``threads`` is the number of threads that run an operator (default: all processors), ``devices`` the number of
-    servers that are registered under the key. When the block ends, also by an exception, both processes and their
+    servers that are registered under the key. When the block ends, also by an exception, tracker, server and their
     children are killed by group. If this process is killed, its children end by themselves. Raises
     :class:`TrackerError` if tracker and server are not ready by the deadline.
     """

@@ -1,7 +1,7 @@
 """The process of a tuning: its request, its messages, and its search.
 
-:func:`tune_in_worker` sends the target as TVM's text. The parent process finds the records of this target, and sends
-the contents of these records. The child process searches, one batch for each operator in turn, and reports every trial.
+:func:`tune_in_worker` sends the target as TVM's text. The parent process finds the target's records, and sends the
+contents of the records. The child process searches, one batch for each operator in turn, and reports every trial.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An emulated aarch64 board: an emulator of the board's processor runs the real RPC server on this machine.
 
 The server's Python, its libraries and its linker are from an aarch64 Linux. So code for a Jetson's processor is linked,
-loaded and run as on a Jetson. The latencies have no meaning, because they are the emulator's.
+loaded and run as on a Jetson. An emulator's latencies have no meaning.
 
     syno-lab board --emulate --fetch    # a tracker and the board, until Ctrl-C; 220 MB at first, no root needed
 """

@@ -3,16 +3,16 @@
 The output channels ``o`` are the innermost axis of a pGraph's weights (``W1[c, p, q, o]``), but not of its output
 (``Y[n, o, h, w]``). TVM's tiling (``SSRSRS``) vectorizes the output's innermost axis. So TVM gathers the weight, or
 moves each sum to memory and back. With this rule a vector register has as many channels of a pixel as fit. Several
-registers together have several pixels of a row and more channels. All these sums stay in registers until they are
-complete. The sums are collected in a small tensor with the channels innermost, which is copied to the output. It is the
-register tile of hand-written convolutions (Liu et al., *Optimizing CNN model inference on CPUs*, section 3.1).
+registers together have several pixels of a row and more channels. The sums stay in registers until they are complete.
+The sums are collected in a small tensor with the channels innermost, which is copied to the output. Hand-written
+convolutions use this register tile (Liu et al., *Optimizing CNN model inference on CPUs*, section 3.1).
 
 A stage of a chain may have few output channels, such as Operator 1's first stage. The vectors of that stage lie along a
 row of the output, the innermost axis of the data. Different registers then have different channels. Several rows share
 a register if they are shorter than it and adjacent in memory. If both directions are possible, the rule tries both.
 
 The tiles that keep a processor busy are known before any measurement: enough sums to hide the latency of multiplying
-and adding, and no more than fit in the registers. Only such tiles are proposed, with a sketch for each. On ResNet-34's
+and adding, and no more than fit in the registers. Each of these tiles is proposed in its own sketch. On ResNet-34's
 layers other tiles were up to ten times slower. With few trials, a search over other tiles found no candidate with good
 tiles in all stages of an operator. The terms of a sum are added in the order of the weights in memory.
 
@@ -95,7 +95,7 @@ class _Tile:
 
 
 def channel_lanes(schedule: Schedule, block: SBlockRV, vector_bits: int, is_wide: bool = False) -> list[Schedule]:
-    """Return a schedule for each tile, with the block's sum in vector registers; the unchanged one if no tile fits.
+    """Return a schedule for each tile, with the block's sum in vector registers; if no tile fits, the unchanged one.
 
     The rule fits a sum that no other rule has changed. Along an axis of the output, the innermost index of some factors
     must grow by one, and the other factors must not change. The axis must divide into vectors of ``vector_bits``.

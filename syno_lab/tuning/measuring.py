@@ -1,7 +1,7 @@
 """Measure one operator in PyTorch eager, in ``torch.compile`` and in TVM, or several schedules in turn.
 
-Each of these ways runs in its own process, with the same number of threads. The processes take samples in turn, in
-rounds, so that a disturbance affects all ways. A sample is many calls, timed together. Medians are reported with the
+Each way to run the operator has its own process, with the same number of threads. The processes take samples in turn,
+in rounds, so that a disturbance affects all ways. A sample is many calls, timed together. Medians are reported with the
 spread between the quartiles. Notes name everything that makes the medians doubtful: a spread above a limit, load of
 other processes, time that a hypervisor took, and a changing clock rate (from Linux's counters).
 """

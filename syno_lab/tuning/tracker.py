@@ -250,7 +250,7 @@ def host_version() -> str:
 
 
 def check_versions(devices: Iterable[DeviceInfo], here: str) -> None:
-    """Refuse devices whose release of TVM is not ``here``, because RPC compares only protocol versions.
+    """Refuse devices whose TVM release differs from ``here``, because RPC compares only protocol versions.
 
     Post-releases of a release (0.27.0 and 0.27.0.post1) are equal. TVM's own server does not report its version. Raises
     TrackerError with the device and both versions.

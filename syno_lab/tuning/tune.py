@@ -75,7 +75,7 @@ def tune(
 ) -> TuningResult:
     """Search for the fastest schedule of ``task``: ``tune(task, work_dir="tuning", trials=32)``.
 
-    A child process and its workers do the tuning. All are killed as a group when the tuning has ended, at the
+    A child process and its workers do the tuning. The processes are killed as a group when the tuning has ended, at the
     deadline, when ``should_stop`` returns True, and on every exception, including Ctrl-C.
 
     Args:
