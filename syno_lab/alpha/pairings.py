@@ -1,8 +1,8 @@
 """The exact mixing property of each single operation, in closed form: the axes that it pairs (section 3.1).
 
 A column is an axis of the input. The entries of a column are x or one mark. The mark is *a* if an element of the result
-reads every position of the input axis; then all rows have the mark, because each slice along a result axis has such an
-element. Otherwise the mark is *m* if an element reads several positions, else *o*; it is in the rows with slices that
+reads every position of the input axis. All rows then have the mark, because each slice along a result axis has such an
+element. Otherwise the mark is *m* if an element reads several positions, else *o*; rows have the mark if their slices
 read every position. An input axis of length 1 has the mark a, and a stride that skips positions gives x.
 """
 

@@ -1,6 +1,6 @@
 """Properties of subgraphs: shape, depth and mixing, as values with an order and a distance (αNAS, sections 3 and 4).
 
-Values are inferred by abstract interpretation: the value after an operation follows from the value before it, and is a
+Values are inferred by abstract interpretation. The value after an operation follows from the value before it, and is a
 lower bound of the true value (Definition 2.6). A subgraph has a value for each pair of an input and an output. A
 *table* has a row for each input and a column for each output; None stands for any value. The shape of an output does
 not depend on the input, so its table has one row.
@@ -59,8 +59,8 @@ class Relax:
         depth: the probability that a wanted depth changes, up or down with equal probability, never below 0.
         most: the largest change of a wanted depth.
         whole: whether a mutation removes a wanted matrix as a whole, rather than single entries.
-        geometric: whether a change adds steps of 1, each with probability ``depth``, up to ``most``; otherwise a change
-            has any size from 1 to ``most`` with equal probability.
+        geometric: whether a change adds steps of 1, each with probability ``depth``, up to ``most``; otherwise all
+            sizes from 1 to ``most`` have equal probability.
 
     Raises SpecError for a probability outside 0 to 1, and for a change that is no integer of 1 or more.
     """

@@ -3,7 +3,7 @@
 A copy of the network without storage runs on the meta device, in evaluation mode, with examples of two batch sizes. The
 difference of the two runs shows which sizes grow with the batch, so that all recorded calls can run again for any
 batch. Python runs as usual: a network may branch on sizes, but not on values of tensors, which the meta device does not
-have. (torch.fx's symbolic tracing refuses branches of both kinds, and has no shapes.)
+have (torch.fx's symbolic tracing refuses branches of both kinds, and has no shapes).
 
 A call of a function from Python is recorded as a call. Computations without such a call, as under ``vmap``, are
 recorded as ATen operators, so that no computation is missed.

@@ -377,7 +377,7 @@ def random_subgraph(start: Draft, rng: random.Random, more: float = 0.5, attempt
     """Append a random operation, then with probability ``more`` another, and so on; only the shape must be satisfied.
 
     The paper (A.2) ignores all properties, with 0.2, 0.5 and 0.75 for ``more``. In the lab, a chain with another result
-    shape could not replace the original, so at most ``attempts`` chains are drawn until a chain has the wanted shape.
+    shape could not replace the original. So at most ``attempts`` chains are drawn until one has the wanted shape.
     """
     evaluations = 0
     for _ in range(attempts):

@@ -192,7 +192,7 @@ _WHAT = "looking for a way to an operator"
 _PROOF = 0.5
 #: A random path has at most `_MORE` primitives beyond the needed number, and its kernel about `_MANY` at most.
 _MORE, _MANY = 4, 12
-#: The number of steps that a random path removes at a dead end, and the most removals of a path.
+#: The number of steps that a random path removes at a dead end, and the limit of removals in a path.
 _BACK, _RETURNS = 2, 3
 _REFUSALS = 30  # steps that the user's rules refuse before a random path starts again
 

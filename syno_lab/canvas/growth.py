@@ -62,7 +62,7 @@ Verdict = Rule | Limit | None
 
 
 class Needs(NamedTuple):
-    """The fewest primitives of each kind that a draft still needs.
+    """The least number of primitives of each kind that a draft still needs.
 
     ``image`` is 1 where no leaf can be the output, and the needed broadcasts cannot change that: they only merge
     leaves.
@@ -206,7 +206,7 @@ class Growing:
         return isinstance(result, Shape)
 
     def needs(self) -> Needs:
-        """Return the fewest primitives of each kind that the draft still needs."""
+        """Return the least number of primitives of each kind that the draft still needs."""
         best, room = self._best_leaf(()), self.room
         mixing = room.must_mix and not (self.has_row and self.has_column)
         return _needs(self.width - (best > 0), room.fcs[0] - self.fcs, mixing, best == 1, self.missing)[0]

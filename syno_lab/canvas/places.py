@@ -23,7 +23,7 @@ WINDOWS = (1, 3, 5, 7)
 class Place:
     """Equal convolutions of a network, which one kernel with one solution replaces.
 
-    The template runs on C = min(c_in, c_out) channels, once for each of :attr:`parts`. A stride is a pooling before it.
+    The template runs on C = min(c_in, c_out) channels, once for each of :attr:`parts`, after a pooling for a stride.
 
     Attributes:
         c_in, c_out: the numbers of channels; one of them divides the other.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: If kernels have at least this number of primitives, 5,000 draws repeat few. Chosen from 5 and 6 for ResNet-20.
 _MANY = 5
-#: The number of primitives that an attempt removes at a dead end, and the most removals of an attempt.
+#: The number of primitives that an attempt removes at a dead end, and the limit of removals in an attempt.
 _BACK, _RETURNS = 2, 3
 #: The least number of FCs that is drawn, if allowed: a kernel with one FC has no dynamic variable to solve.
 _AIM = 2

@@ -30,7 +30,7 @@ from syno_lab.models.sites import derived_wants
 from syno_lab.protocol import OperatorSpace, SpaceRequest
 from syno_lab.search.protocol import Child, State, Step, Taken
 
-#: The default for the most primitives of a kernel in a search.
+#: The default limit of primitives of a kernel in a search.
 PRIMITIVES = 12
 _RARE = 1e-3  # the least probability of a kind of primitives, for drafts to which no other kind applies
 
@@ -89,7 +89,7 @@ class KernelSpace(OperatorSpace):
         self.budget = Budget(max_flops=max(1, spare_flops - self._staying))
 
     def probe(self, operator: Fitted) -> Mapping[str, float]:
-        """Compare the kernel with the convolution of most FLOPs (:meth:`.Probe.promise`); 0 if it is too large."""
+        """Return :meth:`.Probe.promise` against the convolution of most FLOPs; 0 for a kernel that is too large."""
         place = self._heaviest
         try:
             probed = probe(operator, place)
@@ -181,7 +181,7 @@ class KernelState:
         return Growing(self.room, self.draft.nodes, self.draft.shapes)
 
     def children(self) -> Sequence[Child]:
-        """List choices: at the root numbers of primitives; then names and tensors in turn; at the end numbers for G."""
+        """List choices: numbers of primitives at the root, then names and tensors in turn, at last numbers for G."""
         if self.is_complete:
             return ()
         draws = self.rules.space.draws

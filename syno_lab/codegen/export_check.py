@@ -35,7 +35,7 @@ def batch_axes(operator: Operator) -> tuple[int, ...]:
 
 
 def batch_variables(operator: Operator) -> frozenset[str]:
-    """Return the variables that only sizes of fixed axes have, such as ``N``. Weights and code never depend on them."""
+    """Return the variables of fixed axes alone, such as ``N``, on which neither weights nor code depend."""
     if not isinstance(operator, PGraph):
         return frozenset()
     sizes = [c.size for step in operator.steps for c in operator.state.results(step)]

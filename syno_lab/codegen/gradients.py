@@ -3,10 +3,10 @@
 An operator is linear in each of its tensors, so a gradient is the exact transpose. ``dX`` has the same terms as ``Y``,
 and each term is added to the element of ``X`` that it reads. The *scatter* form adds the terms in the forward order.
 The *gather* form instead loops over the elements of the gradient. Table 1 (Syno, section 5) expresses each top
-coordinate of a primitive by its bottom coordinates. A primitive needs at most one more loop, over the other digit of a
-MERGE or the window of an UNFOLD, and at most one condition: the bounds of an UNFOLD or the divisor of a STRIDE. So
-every pGraph of the primitives in Table 1 has a gather form. A pGraph with a primitive that :func:`undo` does not
-support gets the scatter form.
+coordinate of a primitive by its bottom coordinates. A primitive needs at most one more loop and one condition. The loop
+is over the other digit of a MERGE or the window of an UNFOLD. The condition is an UNFOLD's bounds or a STRIDE's
+divisor. So every pGraph of the primitives in Table 1 has a gather form. A pGraph with a primitive that :func:`undo`
+does not support gets the scatter form.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ class LibraryRecord(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         kind: ``llvm``, ``cuda``, …
         machine: the architecture of the processor that loads the library, such as ``x86_64`` or ``aarch64``.
         tuned: whether the schedule comes from a tuning.
-        device_code: ``source`` for a GPU, because the device's own TVM compiles the source on loading (with nvcc or
-            NVRTC); None for a processor.
+        device_code: ``source`` for a GPU, whose TVM compiles the source on loading (with nvcc or NVRTC); None for a
+            processor.
         sha256: the hash of the library's file.
         syno_lab: the version of Syno Lab that wrote the library.
         tvm: the version of TVM that compiled the library.

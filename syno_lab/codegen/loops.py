@@ -139,7 +139,7 @@ def _shape(array: Array) -> str:
 
 
 # Division and remainder agree in C and Python, because no operand is negative where the earlier conditions hold.
-# Generated code computes them only there.
+# Generated code divides nowhere else.
 
 _PLUS, _TIMES, _ATOM = 1, 2, 3
 _C99 = (

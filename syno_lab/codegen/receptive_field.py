@@ -1,8 +1,8 @@
 """The exact set of input elements that an output element reads, from the coordinate expressions.
 
 An input element *contributes to* an output element if its coefficient there is not identically zero as a function of
-the weights (αNAS, Definition 3.1). In a pGraph, an element contributes if at least one term of the loop nest reads it:
-terms never cancel, because a term is a plain product of weight elements. :func:`receptive_field` returns the paper's
+the weights (αNAS, Definition 3.1). In a pGraph, an element contributes if at least one term of the loop nest reads it.
+Terms never cancel, because a term is a plain product of weight elements. :func:`receptive_field` returns the paper's
 preimage (Definition 3.2) of one output element, a slice, or the whole output.
 
 The input's axes are divided into :func:`parts` that share no iterator. The elements that are read are the product of

@@ -1,8 +1,8 @@
 """Matrices for few channels and for windows: block-diagonal weights, bands of ones, Toeplitz matrices of a weight.
 
 A CPU's convolution processes eight channels at once. With fewer channels a convolution takes the same time, and its
-gradient up to a hundred times a matrix product's time. A window along a short axis can be a matrix product, by a band
-of ones for a plain sum or by a Toeplitz matrix for a weight. All limits were measured forward and backward on two CPUs.
+gradient up to a hundred times a matrix product's time. A window along a short axis can be a matrix product: a plain sum
+by a band of ones, a weight by a Toeplitz matrix. All limits were measured forward and backward on two CPUs.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
 INDENT = " " * 8
-SHORT_RUN = 8  # The fewest adjacent elements that are copied fast.
+SHORT_RUN = 8  # The least number of adjacent elements that are copied fast.
 SHORT_RUN_COST = 4  # The time of copying an element in shorter runs, relative to a fast copy (measured on a CPU).
 
 

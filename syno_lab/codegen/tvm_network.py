@@ -51,8 +51,8 @@ def network_to_tvm(
         net: any network that torch can export, with or without Syno operators in its placeholders.
         example_shape: the shape of the input, the batch included.
         target: the target for which the module is fused (see :func:`optimized`); None leaves the module as converted.
-        keep_params: whether ``main`` has weights as parameters after ``x``, with their values in its attribute
-            ``params``; else weights are constants. Buffers are always constants.
+        keep_params: whether weights are parameters of ``main`` after ``x``, with values in the attribute ``params``;
+            else weights are constants. Buffers are always constants.
 
     Raises:
         SpecError: the network does not take that shape, or torch cannot export it.

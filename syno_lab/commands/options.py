@@ -65,7 +65,7 @@ class Built:
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``command`` with a signature for typer and with the option ``--json``.
 
-    A parameter that is a dataclass or a struct is a group of options: each field becomes an option, in order, and the
+    A parameter that is a dataclass or a struct is a group of options. Each field becomes an option, in order, and the
     command receives the complete group. The fields of a dataclass have types, help texts and defaults like the
     parameters of a command. The fields of a struct have metadata of :func:`syno_lab.settings.setting`. Option names are
     unique. Numbers of more than 18 digits are refused, because SQLite and torch cannot store them.

@@ -333,7 +333,7 @@ class State:
     def explain_distance(self, *, effort: Effort | None = None, should_stop: Stop | None = None) -> Explanation:
         """Return the shape distance with its reshape groups (Syno, section 7.1).
 
-        As long as all steps are REDUCEs, further REDUCEs count too if they bring the input nearer: only REDUCEs can add
+        As long as all steps are REDUCEs, further REDUCEs count too if they bring the input nearer. Only REDUCEs can add
         a primary variable that the output lacks. The arguments and errors are those of :meth:`candidates`.
         """
         return later("explain_distance", self, effort=effort, should_stop=should_stop)

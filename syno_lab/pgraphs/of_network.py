@@ -127,7 +127,7 @@ class NetworkSpace:
         outputs, inputs, *lengths = own_probe.kernel.shape
         site = self._heaviest
         window = site.kernel_size if len(lengths) == len(site.kernel_size) else (1,) * len(lengths)
-        # A depthwise layer stays depthwise with other channels. Another number stays if it divides the channels.
+        # A depthwise layer stays depthwise. Another number of groups stays if it divides the channels.
         groups = gcd(outputs, inputs, outputs if site.groups == site.in_channels > 1 else site.groups)
         reference = convolution_probe(outputs, inputs, tuple(lengths), window, groups)
         return own_probe.promise(reference)

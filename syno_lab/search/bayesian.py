@@ -3,15 +3,15 @@
 A descent costs little in comparison with a training. Each call of ``ask`` draws several operators and returns the
 operator with the highest upper confidence bound of its estimated reward (:class:`Estimate`). Some draws begin at the
 root, by the space's weights alone, so that the search leaves the region of its first rewards. Other draws replace the
-last steps of one of the best operators, because in a large space random draws seldom resemble the best. (Hutter, Hoos
+last steps of one of the best operators, because in a large space random draws seldom resemble the best (Hutter, Hoos
 and Leyton-Brown, Sequential model-based optimization for general algorithm configuration, 2011, also search near the
-best.) Operators that were drawn and not returned stay in a *pool* for the next comparison.
+best). Operators that were drawn and not returned stay in a *pool* for the next comparison.
 
 A share of the calls of ``ask`` *explores*: they ignore the upper confidence bound (the *promise*). The estimate can be
 too certain in regions with few rewards, and wrong where rewards depend on more than the counted words. A search by the
 estimate alone would stay in the first good region. Half of the exploring calls draw an operator by the weights alone.
-The search is slower than random search by at most a constant factor. (Hutter and others, 2011, interleave random draws;
-Falkner, Klein and Hutter, BOHB, 2018, draw a third at random.) The other exploring calls return the operator with the
+The search is slower than random search by at most a constant factor (Hutter and others, 2011, interleave random draws;
+Falkner, Klein and Hutter, BOHB, 2018, draw a third at random). The other exploring calls return the operator with the
 least certain estimate (MacKay, Information-based objective functions for active data selection, 1992).
 """
 
@@ -56,8 +56,8 @@ class Estimate:
     AMAF adds up the values of single actions; this estimate also uses combinations of actions. A space decides which
     words of a step are counted (:attr:`syno_lab.protocol.SearchStep.words`). Words are smaller than actions: there are
     hundreds of actions, and an action shows little about the same primitive at other sizes. The kernel of two bags is
-    the share of their common words, ``sum(min(x, y)) / sum(max(x, y))``. (Tanimoto or min-max kernel: Ralaivola and
-    others, Graph kernels for chemical informatics, 2005.) In a large space, similar operators often have different
+    the share of their common words, ``sum(min(x, y)) / sum(max(x, y))`` (Tanimoto or min-max kernel: Ralaivola and
+    others, Graph kernels for chemical informatics, 2005). In a large space, similar operators often have different
     steps. A second bag has the traits of an operator (:meth:`.State.traits`). The kernel is the mean over the two kinds
     of bags; a kind without any word is left out. The promise is an upper confidence bound (Srinivas and others,
     Gaussian process optimization in the bandit setting, 2010).

@@ -142,7 +142,7 @@ def draw(
 
 
 def _restart(attempt: int) -> int:
-    """Return the factor for :data:`TURNS` in an attempt: 1; after :data:`ATTEMPTS` attempts 1, 1, 2, 1, 1, 2, 4, ….
+    """Return an attempt's factor for :data:`TURNS`: 1 in the first :data:`ATTEMPTS`, then 1, 1, 2, 1, 1, 2, 4, ….
 
     The sequence of factors costs at most a logarithmic factor more time than the best sequence for the space. The best
     sequence is unknown (Luby, Sinclair and Zuckerman 1993, "Optimal speedup of Las Vegas algorithms").

@@ -106,7 +106,7 @@ class JointRoot:
         return {}
 
     def towards(self, operator: Any) -> Sequence[Step]:
-        """Return the step to the operator's system."""
+        """Return the step that names the operator's system."""
         return [self._into(operator.format)] if operator.format in self.roots else ()
 
     def _into(self, name: str) -> Step:

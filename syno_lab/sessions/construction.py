@@ -244,7 +244,7 @@ class Construction(ABC, Generic[S, T, C]):
         return own
 
     def loaded(self, operator: Any, first: S, shown: S) -> Any:
-        """Return an operator as a session uses it that began with ``first`` and now shows ``shown``."""
+        """Return an operator with the settings of a session that began with ``first`` and shows ``shown``."""
         return operator
 
     def name(self, operator: Any, known: Mapping[str, Callable[[], Any]]) -> str | None:

@@ -37,7 +37,7 @@ def played(session: Session, *, lists: int = LISTS, most_bytes: int = MOST_BYTES
 
     Args:
         session: a session of any system.
-        lists: the number of places with a list of next steps; the nearest to the shown place on its line come first.
+        lists: the number of places with a list of next steps; places near the shown place on its line come first.
         most_bytes: the limit of the places' bytes in a page; the shown place is always included.
 
     Returns:

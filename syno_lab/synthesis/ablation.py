@@ -218,8 +218,8 @@ def canonical_rates(
         sizes: the numbers of primitives of the measured pGraphs.
         trials: the number of walks: one walk serves all sizes of partial pGraphs, or one size of complete pGraphs.
         seed: the seed of the walks.
-        complete: whether to count only operators that reach the input in exactly the given number of steps; the shape
-            distance then keeps the walk within reach. If False, every partial pGraph counts.
+        complete: whether to count only operators that reach the input in exactly the given number of steps. If so, the
+            shape distance keeps the walk within reach. If False, every partial pGraph counts.
         evenly: ``primitives`` draws within the space of ``spec``: a primitive, then one of its steps. ``steps`` draws
             uniformly from all legal steps; a pGraph with a step that the space refuses is not canonical.
         rules: the rules that canonical steps obey; with ``primitives``, rules of kind ``space`` limit the walk instead.

@@ -151,7 +151,7 @@ class _Stage(NamedTuple):
     Attributes:
         gain: the factor by which the nodes above the weight and its given coordinates multiply the elements.
         kept: the product of the sizes of the REDUCEs that cannot be summed earlier because they index the weight.
-        made: the results of the nodes above the weight; a step that uses such a result is also above it.
+        made: the results of the nodes above the weight; a step that uses one is above the weight too.
         touched: coordinates that this weight or a weight above shares; views and weights that use them are above too.
     """
 

@@ -5,8 +5,8 @@ with a summed window, or a further REDUCE. One step may serve several wishes, an
 eliminates a coordinate anyway counts once. :mod:`syno_lab.synthesis.wishes` counts the steps; this module applies the
 count to states and explains it (αNAS, section 4: a distance to a property).
 
-Limits of a space can make a wish impossible. An output element reads several positions of an axis only through a sum,
-so through a REDUCE, and at most as many positions as its REDUCEs have together. To read all positions of an axis with a
+Limits of a space can make a wish impossible. An output element reads several positions of an axis only through REDUCEs.
+An output element reads at most as many positions as its REDUCEs have together. To read all positions of an axis with a
 primary variable, a REDUCE must have a primary variable. If no REDUCE may have the axis's own variables, an UNFOLD or a
 SPLIT must join a sum with the axis, because other primitives make coordinates of one iterator each.
 """

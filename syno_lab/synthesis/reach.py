@@ -1,10 +1,10 @@
 """A lower bound of further steps: the shape distance, faster for search and sharper by the limits of the space.
 
-The bound follows :mod:`syno_lab.synthesis.distance` and uses more facts: which pieces a weight may take (if limits of
-occurrences bind weights), that windows have no primary variables, and how many EXPANDs remain. Flags show which views
-the rules and the sweep exclude for a coordinate. A coordinate of the size of an input axis is matched with this axis
-first. If the remaining coordinates cannot be eliminated alone, other groupings are tried too. Sizes are packed into one
-integer, eight bits an exponent, so that a product is one addition.
+The bound follows :mod:`syno_lab.synthesis.distance` and uses more facts: the pieces that a weight may take (if limits
+of occurrences bind weights), windows without primary variables, and the number of remaining EXPANDs. Flags show which
+views the rules and the sweep exclude for a coordinate. A coordinate of the size of an input axis is matched with this
+axis first. If the remaining coordinates cannot be eliminated alone, other groupings are tried too. Sizes are packed
+into one integer, eight bits an exponent, so that a product is one addition.
 
 Tests check that the bounds are never too high: search finds the same operators with the bounds and without them.
 """

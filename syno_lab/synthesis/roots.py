@@ -26,8 +26,8 @@ _Chosen = tuple[tuple[int, ...], tuple[int, ...]]  # the indices of the chosen s
 class Roots(Nodes):
     """The search graph at its root: every multiset of REDUCEs is one move."""
 
-    #: With wishes, a multiset's probability is divided by `LONG_WAY` for each additional step of its shortest way, and
-    #: multiplied by `NO_WINDOW` for each wished window that none of its REDUCEs can be.
+    #: With wishes, `LONG_WAY` divides a multiset's probability for each additional step of its shortest way.
+    #: `NO_WINDOW` multiplies the probability for each wished window that no REDUCE of the multiset can be.
     LONG_WAY = 6.0
     NO_WINDOW = 0.02
 

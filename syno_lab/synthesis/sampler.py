@@ -72,8 +72,8 @@ class Sampler:
             ``"primary"`` means those of primary variables, not of coefficients. ``C_out: 0`` then keeps C_out out of
             weights, and ``H: 0, W: 0`` keeps operators equivariant under translation.
         wants: what every operator must read and mix, as ``"C_in>=m, H->W>=o"`` (:mod:`syno_lab.common.wants`).
-        rules: the rules that define canonical steps: None means ``sl.RULES``. Rows may be added, and rows that are not
-            of kind ``space`` may be removed.
+        rules: the rules that define canonical steps: None means ``sl.RULES``. Rules may be added, and rules that are
+            not of kind ``space`` may be removed.
         limits: the fields of :class:`syno_lab.ir.spec.Limits` (``max_primitives``, ``max_flops``, …).
 
     Raises SpecError with one line for a malformed or contradictory specification.
