@@ -75,7 +75,7 @@ class Operator(Hashable, Protocol):
         """
 
     def reference(self, x: Any, *weights: Any, binding: Binding | None = None) -> np.ndarray[Any, Any]:
-        """Compute the output for the input ``x`` and the weights in NumPy. This defines the operator; it is slow."""
+        """Compute the output for the input ``x`` and the weights in NumPy, slowly; the result defines the operator."""
 
     def to_torch(self, binding: Binding | None = None, /) -> nn.Module:
         """Return a module with random weights ``weight_1``, ``weight_2``, … in the order of :meth:`weight_sizes`."""
@@ -185,7 +185,7 @@ class SpaceRequest:
         wants: the wishes that every operator must meet, in the system's notation. None: the layers' mixing properties;
             empty: no wishes.
         drawn: called with the key of every complete operator that a search draws, before ``wants`` is checked. The
-            funnel of a search counts these calls.
+            funnel of a search counts the calls of ``drawn``.
         wished: called with the key of each operator that meets ``wants``, before its FLOPs are checked. If a space
             never calls ``wished``, calls of ``accepts`` are counted instead.
         options: the system's own options as text, by the names of its :attr:`Optioned.space_options`.

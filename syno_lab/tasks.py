@@ -76,7 +76,7 @@ def search(
     Print the plan, progress, funnel and front. For your own network and data, use :func:`syno_lab.improve`.
 
     Args:
-        backbone: a network of ``syno-lab backbone``.
+        backbone: the name of a network in the list of ``syno-lab backbone``.
         data: a folder of images, a text file, or ``digits``; None: ``SYNO_LAB_DATA``, else ``digits``.
         minutes: the minutes of the search; by default 30, untrained 5, and no limit with ``trials``.
         trials: the most operators to evaluate.
@@ -177,7 +177,7 @@ def tune(
 
     Args:
         operator: an operator of any system, or a value for :func:`read`.
-        sizes: the sizes of its variables; None: its defaults.
+        sizes: the sizes of the operator's variables; None: the operator's defaults.
         target: ``local``, ``local:THREADS``, a Jetson such as ``jetson-orin-nano-cpu``, or a TVM target.
         tracker: ``host:port`` of an RPC tracker of the device; None: this machine.
         key: the key of the device at the tracker.

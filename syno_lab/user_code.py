@@ -129,7 +129,7 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
                 exec(compile(self.source, self.origin, "exec"), module.__dict__)  # noqa: S102 - the user has named it
             check_loaded(self.origin, known, before)
             if self.name not in module.__dict__:
-                raise CodeError(f"expected {quoted(self.name)} in {self.origin}, found none when it had run")
+                raise CodeError(f"expected {quoted(self.name)} in {self.origin}, found none after it ran")
         except BaseException:
             sys.modules.pop(module.__name__, None)
             raise

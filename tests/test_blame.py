@@ -126,7 +126,7 @@ def test_a_file_has_arguments_and_filters_of_its_own(tmp_path: Path, capsys: pyt
         ("import sys\nsys.exit('give a GPU')\nmake = 1\n", r"SystemExit: give a GPU \(net.py, line 2\)"),
         ("import nowhere\nmake = 1\n", r"ModuleNotFoundError: No module named 'nowhere' \(net.py, line 1\)"),
         ("x = 1 +\n", r"net.py, line 1: invalid syntax"),
-        ("if 0:\n    make = 1\n", r"expected 'make' in .*net.py, found none when it had run"),
+        ("if 0:\n    make = 1\n", r"expected 'make' in .*net.py, found none after it ran"),
         ("make = {}\n", "expected a function 'make' in .*net.py, found a dict"),
         ("def made(): pass\ndef other(): pass\n", "expected a function 'make' in .*, found none; it has made, other"),
     ],

@@ -208,7 +208,7 @@ def _size_of(path: Path) -> Size | None:
     """Return the size of the upright image from the file's header; None for a file that is no image."""
     try:
         with _opened(path) as image:
-            # Pillow turns the size of a TIFF itself.
+            # Pillow returns the upright size of a TIFF.
             is_turned = image.format != "TIFF" and image.getexif().get(_ORIENTATION, 1) > 4
             return (image.width, image.height) if is_turned else (image.height, image.width)
     except Exception:  # noqa: BLE001 - Pillow's decoders can raise any exception on a damaged file

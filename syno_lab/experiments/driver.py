@@ -42,7 +42,7 @@ MOST_RIVALS = 50
 
 @dataclass
 class _Pending:
-    candidate: Candidate | None  # None: the space no longer has this operator
+    candidate: Candidate | None  # None if the space no longer has the operator
     number: int
     running: Running
     trained: dict[str, JSON] | None = None  # the training's outcome, while the network's tuning runs
@@ -319,7 +319,7 @@ class Driver(Loop):
         self.board.show(self.status("search"), TRAINED_STATUS, self.search, now=now)
 
     def status(self, phase: str) -> Searched:
-        """Return the status of the search, with this phase."""
+        """Return the search's status in the phase ``phase``."""
         return msgspec.structs.replace(
             self.standing.said(self.times),
             phase=phase,

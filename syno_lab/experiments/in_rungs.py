@@ -172,7 +172,7 @@ def verdict(best: Mapping[str, Point | None], comparisons: Mapping[str, Comparis
 
 
 def times(settings: SearchSettings, driver: RungDriver, trainings: Sequence[RungTraining], process_s: float) -> Taken:
-    """Return the time of all workers, by its purpose."""
+    """Return the time of all workers by purpose."""
     total = settings.workers * driver.search_s
     spent: defaultdict[str, float] = defaultdict(float)
     for training in trainings:

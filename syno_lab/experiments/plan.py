@@ -55,7 +55,7 @@ def as_begun(rungs: Sequence[Rung], plan: Plan | None) -> tuple[Rung, ...]:
 
 
 def worthwhile(rungs: Sequence[Rung], each_s: Mapping[str, float]) -> tuple[Rung, ...]:
-    """Return the rungs whose trainings take at most half of the full network's time. Other rungs take too long.
+    """Return the rungs whose trainings take at most half of the full network's time. Slower rungs are left out.
 
     Args:
         rungs: the rungs, the cheapest first, the network itself last.

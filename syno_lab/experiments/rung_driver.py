@@ -195,7 +195,7 @@ class RungDriver(Loop):
                 each_s[rung.name] = self._seconds(each_s[TIMING], rung_request(self.settings.training, rung))
         minutes = self.settings.minutes
         if minutes is None:
-            raise SearchError("minutes: expected the minutes of a search in rungs, which shares them, found none")
+            raise SearchError("minutes: expected a time limit for a search in rungs, found none")
         self.rungs = worthwhile(self.rungs, each_s)
         plan = plan_for(minutes, self.settings.workers, self.rungs, each_s, len(self.settings.seeds))
         for rung in self.rungs[:-1]:  # the baseline's seconds on a rung limit its operators' seconds

@@ -112,7 +112,7 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
         weight_limits: ``primary``: primary variables in dimensions of weights count as occurrences too; ``free``: no
             such variable counts. A system has default limits for both values.
         starts_with_known: whether to train the space's known operators first (:meth:`.OperatorSpace.known`). The search
-            learns from known operators and is compared with them. They are trials, but not discovered operators.
+            learns from known operators and is compared with them. Known operators are trials, not discoveries.
         tuning: which trials are tuned, and how; None: no trial is tuned. The objective ``latency`` requires a tuning.
         untrained: whether operators are ranked by the system's probe (:meth:`.OperatorSpace.probe`); ``trials`` counts
             the examined operators.

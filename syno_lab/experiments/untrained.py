@@ -43,8 +43,8 @@ class Untrained(Loop):
     """A search without training.
 
     Attributes:
-        examined: the number of operators with a score; ``search_s``, ``cpu_s``: wall and CPU seconds. All three include
-            earlier processes of the search.
+        examined: the number of operators with a score; ``search_s``, ``cpu_s``: wall and CPU seconds. The three numbers
+            include earlier processes of the search.
         elites: the best few operators of each range of cost.
     """
 

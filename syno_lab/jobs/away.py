@@ -32,7 +32,7 @@ from syno_lab.version import __version__
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-#: An environment variable that marks a worker that joined from elsewhere. Such a worker does not see the lab's folder.
+#: An environment variable that marks a worker that joined from elsewhere. Joined workers do not see the lab's folder.
 VARIABLE = "SYNO_LAB_AWAY"
 #: The folder in the user's configuration folder with a small lab for each lab whose jobs run on this machine.
 FOLDER = "away"

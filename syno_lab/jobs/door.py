@@ -111,7 +111,7 @@ def files_of(folder: Path, known: dict[str, tuple[int, int]] | None = None) -> F
             status = path.stat()
             total += status.st_size
             if total > MOST_BYTES:
-                raise JobError(f"{folder}: expected at most {MOST_BYTES >> 20} MiB of files to travel, found more")
+                raise JobError(f"{folder}: expected at most {MOST_BYTES >> 20} MiB of files to send, found more")
             name, stamp = path.relative_to(folder).as_posix(), (status.st_size, status.st_mtime_ns)
             if known is None or known.get(name) != stamp:
                 files[name] = path.read_bytes()

@@ -112,7 +112,7 @@ def inherited() -> Endpoint | None:
     try:
         return Endpoint(**json.loads(text))
     except (ValueError, TypeError):
-        raise JobError(f"{VARIABLE}: expected what a Dask worker gives its jobs, found {inputs.quoted(text)}") from None
+        raise JobError(f"{VARIABLE}: expected the endpoint from a Dask worker, found {inputs.quoted(text)}") from None
 
 
 def passed_on() -> dict[str, str]:

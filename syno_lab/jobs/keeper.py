@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PERIOD_S, SWEEP_S = 0.1, 1.0
 #: Seconds after which a lasting error of the store or the scheduler is logged. A caller gets the error at once.
 LASTS_S = 5.0
-#: Seconds within which a connection must close. The scheduler at its other end may be dead.
+#: Seconds within which a connection must close. The scheduler at the other end may be dead.
 CLOSE_S = 2.0
 #: Seconds within which the lab's own scheduler must answer, before the keeper checks whether it was killed.
 OWN_ANSWER_S = 5.0

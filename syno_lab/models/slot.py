@@ -136,7 +136,7 @@ def put_in(
     replaced. ``partial``: whether layers that the operator does not fit may stay. ``example``: an example for
     :func:`.survey`; a copy of the changed network runs it once in evaluation and once in training. Raises SpecError
     when the operator fits nowhere, when it does not fit everywhere and ``partial`` is not set, or when the network
-    fails with ``example``. The network is unchanged then.
+    fails with ``example``. After an error the network is unchanged.
     """
     places = costs(operator, sites, strides=strides)
     stays = [place for place in places if not place.replaced]

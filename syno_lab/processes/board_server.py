@@ -65,7 +65,7 @@ def follow_parent(parent: int) -> None:
 
 
 def import_tvm() -> Any:
-    """Import TVM without torch, which TVM would import for interchange. This saves time and prevents conflicts."""
+    """Import TVM without torch, to save time and prevent conflicts; TVM would import torch for interchange."""
     if "tvm" not in sys.modules:
         sys.modules["torch"] = None  # type: ignore[assignment]
         try:

@@ -234,7 +234,7 @@ def _value(branch: Branch, colour: Colour) -> float | None:
 
 
 def _fill(kind: str, shade: float | None) -> str:
-    """Return a box's colour. Dark letters are readable on each of these colours."""
+    """Return a box's colour. Dark letters are readable on each returned colour."""
     if kind == "pruned":
         return _WHITE
     if kind == "dead end":

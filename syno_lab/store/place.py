@@ -42,7 +42,7 @@ def file_system(path: Path, mounts: str) -> str:
         fields = before.split()
         if not dash or len(fields) < 5 or not after:
             continue
-        mount = fields[4].encode().decode("unicode_escape")  # the kernel writes a blank as \040
+        mount = fields[4].encode().decode("unicode_escape")  # mountinfo has \040 in place of a blank
         is_above = real_path == mount or real_path.startswith(mount.rstrip("/") + "/")
         if is_above and len(mount) >= best:  # if a path has two mounts, the later mount is visible
             best, kind = len(mount), after.split()[0]

@@ -32,7 +32,7 @@ def plain(value: object, where: str) -> Any:
         return {str(key): plain(item, f"{where}.{key}") for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
-    for convert in ("tolist", "__fspath__"):  # NumPy and torch values; paths
+    for convert in ("tolist", "__fspath__"):  # NumPy has "tolist", a path has "__fspath__"
         if hasattr(value, convert):
             return plain(getattr(value, convert)(), where)
     raise StoreError(f"{where}: expected text, numbers, lists or mappings, found {type(value).__name__}")

@@ -173,7 +173,7 @@ def fastest_precision(device: str = "cpu") -> Precision:
 
     A GPU that supports bfloat16 is not measured. A processor with matrix units for bfloat16 (AMX) is faster in
     bfloat16. A processor with vector instructions alone may be slower: a Xeon with AVX512-BF16 took 1.05 to 1.4 times
-    float32's time for ResNet-20 and ResNet-8. Only processors with such instructions are measured (0.1 s).
+    float32's time for ResNet-20 and ResNet-8. Only processors with instructions for bfloat16 are measured (0.1 s).
     """
     if device != "cpu":
         has_it = device.startswith("cuda") and torch.cuda.is_available() and torch.cuda.is_bf16_supported()

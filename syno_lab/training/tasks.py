@@ -267,7 +267,7 @@ class ExampleTask(InBatches):
     def check(self, outputs: object, inputs: Tensor) -> Tensor:
         """Return the module's outputs, or their field ``logits``, if these are logits [B, V] for at least all classes.
 
-        Outputs of ``transformers`` models have this field. Raises TrainingError for other outputs.
+        Outputs of ``transformers`` models have a field ``logits``. Raises TrainingError for other outputs.
         """
         logits = getattr(outputs, "logits", outputs)
         classes = self._data.classes

@@ -128,7 +128,7 @@ def build(request: TrialRequest) -> Network:
 def example_of(request: TrialRequest) -> tuple[nn.Module, tuple[int, int, int] | Tensor]:
     """Return the request's backbone without weights or operator, and its input: a shape [C, H, W], or tokens [1, T]."""
     facts = facts_of(request)
-    with torch.random.fork_rng(devices=[]):  # networks of the user's own draw weights
+    with torch.random.fork_rng(devices=[]):  # a user's network may draw random weights
         return _build(request.backbone, request.options, facts, "meta"), _example(facts)
 
 
@@ -148,7 +148,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=32)
 def _survey(name: str, options: bytes, facts: Facts) -> Survey:
-    with torch.random.fork_rng(devices=[]):  # networks of the user's own draw weights
+    with torch.random.fork_rng(devices=[]):  # a user's network may draw random weights
         net = _build(name, msgspec.json.decode(options), facts, "meta")
         try:
             with patient("the network", SpecError), blamed("the network", SpecError):

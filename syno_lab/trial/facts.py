@@ -86,7 +86,7 @@ def _check_folds(request: TrialRequest) -> None:
             raise SpecError(f"folds: expected no {name} beside {request.folds} folds; leave one of the two out")
     is_own = request.data.startswith(OWN)
     if is_own or (request.data != DIGITS and is_text_file(request.data)):
-        found = "data of your own" if is_own else "a text"  # its two parts may transform images differently
+        found = "data of your own" if is_own else "a text"  # a user's parts may transform images differently
         raise SpecError(f"folds: expected CIFAR, digits or images in class folders, found {found}; leave folds out")
 
 

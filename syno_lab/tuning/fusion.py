@@ -96,7 +96,7 @@ def _apply(schedule: Schedule, block: SBlockRV, stages: dict[str, int], sums: Co
         # Loops of one step are kept, so that each iterator of the stage has its own loop.
         moved.compute_at(moved.get_sblock(name), blocks, preserve_unit_loops=True)
         part = _steps(moved, moved.get_sblock(name))
-        if part < steps:  # equal: each block would compute the complete stage
+        if part < steps:  # if equal, each block computes the complete stage
             stage = schedule.get_sblock(name)
             schedule.compute_at(stage, blocks, preserve_unit_loops=True)
             if name not in sums:

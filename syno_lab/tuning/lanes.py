@@ -8,8 +8,8 @@ The sums are collected in a small tensor with the channels innermost, which is c
 convolutions use this register tile (Liu et al., *Optimizing CNN model inference on CPUs*, section 3.1).
 
 A stage of a chain may have few output channels, such as Operator 1's first stage. The vectors of that stage lie along a
-row of the output, the innermost axis of the data. Different registers then have different channels. Several rows share
-a register if they are shorter than it and adjacent in memory. If both directions are possible, the rule tries both.
+row of the output, the innermost axis of the data. Each register then has its own channels. Several rows share a
+register if they are shorter than it and adjacent in memory. If both directions are possible, the rule tries both.
 
 The tiles that keep a processor busy are known before any measurement: enough sums to hide the latency of multiplying
 and adding, and no more than fit in the registers. Each of these tiles is proposed in its own sketch. On ResNet-34's
@@ -39,12 +39,12 @@ _MOST_SUMS = {512: 16}
 _MOST_SUMS_ELSE = 14
 #: TVM allocates a tensor of at least this number of bytes in its workspace, not on the stack. For sums with few terms
 #: the workspace costs time. One measurement on an Intel Xeon with vectors of 512 bits: 16.7 us instead of 14.4 for
-#: Operator 2 on 16 x 32 x 32 (24 terms), no difference for conv2d (144 terms). So ``_FEW_TERMS`` is between.
+#: Operator 2 on 16 x 32 x 32 (24 terms), no difference for conv2d (144 terms). So ``_FEW_TERMS`` is between both.
 _STACK_BYTES = 1024
 _FEW_TERMS = 128
 #: The largest number of adjacent vectors. Each vector is loaded; the other factor's elements are mere operands.
 _MOST_VECTORS = 4
-#: The most tiles along a single axis, and along each of two axes. Each stage of a chain multiplies the sketches.
+#: The most tiles along a single axis, and along each of two axes. Each stage multiplies the number of sketches.
 _MOST_TILES = 3
 _MOST_TILES_OF_TWO = 2
 #: The least number of lanes with which vectors save more time than the copy to the output takes.

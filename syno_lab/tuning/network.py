@@ -182,7 +182,7 @@ def tune_network(
     integers, as for texts. The network is measured in ``rounds`` rounds, each with ``repeats`` samples.
 
     Raises:
-        SpecError: if the network does not accept that shape.
+        SpecError: if the network does not accept the example's shape.
         TrackerError: if the tracker or the board is unreachable.
         TuningStopped: if ``should_stop`` returned True.
         TuningError: if no function could be tuned, or if the device's output differs from torch's.

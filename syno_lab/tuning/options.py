@@ -106,7 +106,7 @@ class TuningOptions:
         trials: candidates to measure for each operator; None: the preset's number.
         scheduler: how operators share the trials, one of :data:`SCHEDULERS`. With ``gradient``, each turn is for the
             operator that promises to save the most time (:attr:`~syno_lab.tuning.values.TuningTask.calls` x
-            milliseconds), by TVM's own task scheduler. ``trials`` is then an average.
+            milliseconds), by TVM's own task scheduler. With ``gradient``, ``trials`` is an average.
         total: candidates to measure for all operators together; None: ``trials`` for each.
         preset: how long the search takes, one of :data:`PRESETS`.
         method: the space, rules, strategy and cost model, with the user's own code; None: ``Method()``. Different

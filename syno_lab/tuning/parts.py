@@ -1,4 +1,4 @@
-"""Mutators, postprocessors and cost models of a method in TVM's terms. Imports TVM: for tuning processes only."""
+"""Mutators, postprocessors and cost models of a method as TVM's objects. Imports TVM: for tuning processes only."""
 
 from __future__ import annotations
 

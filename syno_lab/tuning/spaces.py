@@ -1,4 +1,4 @@
-"""A :class:`~syno_lab.tuning.method.Method` in TVM's terms. Imports TVM: for tuning processes only."""
+"""Conversion of a :class:`~syno_lab.tuning.method.Method` to TVM's objects. Imports TVM: for tuning processes only."""
 
 from __future__ import annotations
 

@@ -423,6 +423,6 @@ def conditions_of(summary: TrackerSummary, key: str) -> str:
     if len(addresses) > 1:
         listed = ", ".join(f"{address} has {conditions}" for conditions, address in sorted(addresses.items()))
         raise TrackerError(
-            f"the devices registered as {quoted(key)} are not alike: {listed}; give each its own key, or set them alike"
+            f"the devices registered as {quoted(key)} differ: {listed}; give each its own key, or the same settings"
         )
     return next(iter(addresses), "unknown")

@@ -73,7 +73,7 @@ class TestSettings:
         monkeypatch.setenv(endpoint.VARIABLE, '{"address": "tls://b:2", "ca": "/ca.pem"}')
         assert endpoint.inherited() == Endpoint("tls://b:2", "/ca.pem")
         monkeypatch.setenv(endpoint.VARIABLE, '{"adress": "x"}')
-        with pytest.raises(JobError, match="SYNO_LAB_CLUSTER: expected what a Dask worker gives its jobs, found "):
+        with pytest.raises(JobError, match="SYNO_LAB_CLUSTER: expected the endpoint from a Dask worker, found "):
             endpoint.inherited()
         assert endpoint.passed_on() == {}, "this is no worker"
 

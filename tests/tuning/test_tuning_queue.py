@@ -203,7 +203,7 @@ def test_devices_of_one_key_must_be_alike():
 
     assert conditions_of(summary(device(tvm="1", threads=6, power="15W")), "pair") == "threads=6 power=15W"
     assert conditions_of(summary(device()), "pair") == "unknown"
-    with pytest.raises(TrackerError, match=r"are not alike: .* has threads=1, .* has threads=2; give each its own key"):
+    with pytest.raises(TrackerError, match=r"differ: .* has threads=1, .* has threads=2; give each its own key"):
         conditions_of(summary(device(tvm="1", threads=2), device(tvm="1", threads=1)), "pair")
 
 
