@@ -77,7 +77,7 @@ def all_systems() -> Iterator[System]:
 
 
 def find_system(name: str) -> System:
-    """Return the system of a format. Raises FormatError if there is none."""
+    """Return the system of a format. Raises FormatError for an unknown format."""
     rows = formats()
     if name not in rows:
         raise FormatError(f"system: expected a format among {', '.join(rows)}, found {quoted(name)}")

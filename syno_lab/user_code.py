@@ -91,7 +91,7 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         return {"name": self.name, "file": str(path.resolve()), "origin": self.origin}
 
     def function(self) -> Callable[..., Any]:
-        """Return :meth:`value` if this is callable. Raises CodeError if not."""
+        """Return :meth:`value`. Raises CodeError if the value is not callable."""
         value = self.value()
         if not callable(value):
             raise CodeError(f"expected a function {quoted(self.name)} in {self.origin}, found {kind_of(value)}")

@@ -104,7 +104,7 @@ class OwnData:
         classes: the number of classes.
         shape, dtype: the shape and the type of an example.
         lowest: the lowest class among the labels that were read; ``labels`` describes the labels of both parts.
-        remark: a line about unusual labels; empty if there are none.
+        remark: a line about unusual labels; empty for usual labels.
         fingerprint: a text that depends on lengths, shapes and the classes of some test examples. The text does not
             depend on pixels, because transformations may be random.
 

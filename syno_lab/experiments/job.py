@@ -36,7 +36,7 @@ from syno_lab.versioned import JSON
 if TYPE_CHECKING:
     from syno_lab.jobs import JobContext, JobHandle, JobRecord, Lab
 
-#: Of the progress from 0 to 1: the end of the baseline's trainings, the share of the search, the end of the finals.
+#: The progress, from 0 to 1, after the baseline's trainings; the share of the search; the progress after the finals.
 _BEFORE, _SEARCH, _AFTER = 0.1, 0.7, 0.95
 #: Seconds to wait until the process of an earlier attempt has ended.
 _PATIENCE_S = 10.0

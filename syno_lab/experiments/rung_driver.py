@@ -339,7 +339,7 @@ class RungDriver(Loop):
         return self._best([row for row in self.scores(self.rungs[-1]) if row.number not in self._known_trials], share)
 
     def best_known(self) -> Score | None:
-        """Return the best known operator, chosen as in :meth:`best_within`; None if the search trains none."""
+        """Return the best known operator, chosen as in :meth:`best_within`; else None."""
         return self._best([row for row in self.scores(self.rungs[-1]) if row.number in self._known_trials], inf)
 
     def _best(self, scores: Sequence[Score], share: float) -> Score | None:

@@ -145,7 +145,7 @@ class Lab(Closing):
         return self.ledger.jobs(" AND ".join(f"{name}=?" for name in conditions) or "1", conditions.values())
 
     def job(self, number: int) -> JobHandle:
-        """Return a job by its number. Raises JobError where there is none."""
+        """Return a job by its number. Raises JobError for an unknown number."""
         self.ledger.job(number)
         return JobHandle(self, number)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 
 class OwnListener(socket.socket):
-    """A listening socket, made from its file descriptor. Raises ValueError where it is not on loopback."""
+    """A listening socket, made from its file descriptor. Raises ValueError for an address that is not on loopback."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

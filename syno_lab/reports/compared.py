@@ -45,7 +45,7 @@ def trials_of(reading: Reading, subjects: Sequence[Subject]) -> list[TrialRow | 
 def result_rows(rows: Sequence[TrialRow | None]) -> list[NumberRow]:
     """Return the rows of a table of operators: accuracies, latencies, costs of the network, probe and seconds.
 
-    ``rows`` has the trial of each operator, or None if there is none. A row without any value is left out.
+    ``rows`` has the trial of each operator; None for an operator without a trial. A row without any value is left out.
     """
     trials = [row for row in rows if row is not None]
     if not trials:

@@ -49,7 +49,7 @@ class Reading:
         return tuple(dict.fromkeys(rung for source in self.sources for rung in source.rungs if rung != FINAL))
 
     def row(self, key: str) -> TrialRow:
-        """Return the trial with this key. Raises StoreError where there is none."""
+        """Return the trial with this key. Raises StoreError for an unknown key."""
         if key not in self.by_key:
             raise StoreError(f"no trial {quoted(key)} in {self.folder}")
         return self.by_key[key]

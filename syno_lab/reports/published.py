@@ -70,7 +70,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         )
 
     def along(self, axis: str) -> Range | None:
-        """Return the range on the axis of this name, relative to the baseline; None where the paper states none."""
+        """Return the range on the axis of this name, relative to the baseline; None where the paper states no range."""
         if axis == "accuracy":
             return self.accuracy_points
         if axis == "flops":

@@ -176,7 +176,7 @@ class TrialRow:
         return self.rungs[-1].rung if self.rungs else ""
 
     def accuracy_on(self, rung: str) -> float | None:
-        """Return the accuracy on a rung, the mean over the seeds; None where there is none."""
+        """Return the accuracy on a rung, the mean over the seeds; None without a training."""
         return next((entry.accuracy for entry in self.rungs if entry.rung == rung), None)
 
     def value(self, name: str) -> Cell:

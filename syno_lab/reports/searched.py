@@ -216,7 +216,7 @@ class Funnel(msgspec.Struct):
 class PlanPart(msgspec.Struct, frozen=True):
     """A part of the plan: ``trainings`` of ``each_s`` worker seconds each (0 for drawing), ``seconds`` in all.
 
-    ``measure`` is the measure by which a rung ranks operators; other parts of the plan have none.
+    ``measure`` is the measure by which a rung ranks operators; other parts have no measure.
     """
 
     name: str

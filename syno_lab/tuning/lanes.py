@@ -39,7 +39,7 @@ _MOST_SUMS = {512: 16}
 _MOST_SUMS_ELSE = 14
 #: TVM allocates a tensor of at least this number of bytes in its workspace, not on the stack. For sums with few terms
 #: the workspace costs time. One measurement on an Intel Xeon with vectors of 512 bits: 16.7 us instead of 14.4 for
-#: Operator 2 on 16 x 32 x 32 (24 terms), no difference for conv2d (144 terms). So ``_FEW_TERMS`` is between both.
+#: Operator 2 on 16 x 32 x 32 (24 terms), no difference for conv2d (144 terms). Hence ``_FEW_TERMS``.
 _STACK_BYTES = 1024
 _FEW_TERMS = 128
 #: The largest number of adjacent vectors. Each vector is loaded; the other factor's elements are mere operands.

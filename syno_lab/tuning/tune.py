@@ -200,7 +200,7 @@ class _Queue:
             raise TuningError(f"expected a scheduler among {', '.join(SCHEDULERS)}, found {quoted(options.scheduler)}")
         self._is_shared = options.scheduler == "gradient"
         if self._is_shared and options.records is not None:
-            raise TuningError("expected a store of records with the scheduler gradient, found records: leave them out")
+            raise TuningError("expected a store of records with the scheduler gradient, found `records`: leave it out")
         if not labels or len(set(labels)) != len(labels):
             raise TuningError(f"expected operators with different labels, found {', '.join(labels) or 'none'}")
         if budget < 1 or self._deadline_s <= 0:
