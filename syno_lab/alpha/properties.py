@@ -177,7 +177,7 @@ def divides(before: Shape, after: Shape) -> bool:
 
 
 #: The shape of an output (section 3.3); a shape satisfies only an equal wanted shape. The distance is Definition 4.13
-#: with a_i/b_i - 1 instead of a_i/b_i, because a_i/b_i is not 0 for equal shapes. A share: that of unequal axes.
+#: with a_i/b_i - 1 instead of a_i/b_i, which is not 0 for equal shapes. As a share, it is the share of unequal axes.
 SHAPE: Property[Shape, Shape] = Property(
     name="shape",
     start=lambda shape: shape,

@@ -86,7 +86,7 @@ def _normal(node: Node) -> Node:
     try:
         return Node(Primitive("fc", str(parse(node.primitive.parameter))), node.inputs)
     except SpecError:
-        return node  # try_result returns the error
+        return node  # try_result reports the error
 
 
 def _try(node: Node, shapes: tuple[Shape, ...]) -> Shape | str:

@@ -130,7 +130,7 @@ def compare(found: Array, wanted: Array, eps: float, what: str, against: str) ->
         return 0.0
     difference = float(np.abs(found.astype(np.float64) - wanted).max())
     allowed = sqrt(eps) * float(np.abs(wanted).max()) + eps
-    if not difference <= allowed:  # a NaN raises too
+    if not difference <= allowed:  # a NaN raises the error too
         raise ExportError(
             f"{what}: read back, expected the numbers of the {against} within {allowed:.3g}, "
             f"found a difference of {difference:.3g}"

@@ -147,7 +147,7 @@ def taken(coordinate: Coordinate, running: Set[Coordinate]) -> Taken | None:
             return positions[0] if positions[0] != "some" else None
         case "SPLIT":
             return positions[0] if positions[0] == positions[1] else "some"
-        case own if own in PRIMITIVES and PRIMITIVES[own].is_one_to_one:  # a user's primitive: as SHIFT
+        case own if own in PRIMITIVES and PRIMITIVES[own].is_one_to_one:  # like SHIFT, a user's primitive
             return positions[0]
     return None
 

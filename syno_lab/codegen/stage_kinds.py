@@ -89,7 +89,7 @@ class Fused(NamedTuple):
 
     @property
     def axes(self) -> list[Axis]:
-        """For each term a separate axis."""
+        """A separate axis for each term."""
         return [Axis.plain(term.coordinate, term.size) for term in self.terms]
 
 

@@ -338,8 +338,8 @@ class Writer(Lines):
                 summed -= here - factor.coordinates
         self._unify(factors, summed)
         while len(factors) > 1:
-            first, second = factors[:2]  # The data come first.
-            if len(factors) > 2 and self.form.order != "naive":  # "naive" keeps the order.
+            first, second = factors[:2]  # The data are first.
+            if len(factors) > 2 and self.form.order != "naive":  # "naive" keeps this order.
                 sets = [frozenset(f.coordinates) for f in factors]
                 pair = _first_pair(sets, frozenset(summed), {c: self.size(c) for s in sets for c in s})
                 first, second = (factors[place] for place in pair)

@@ -23,7 +23,7 @@ from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 
 Environment = dict[Coordinate, ExprWithOp]  # Each coordinate as a TVM expression.
-Range = tuple[int, int]  # The least and the greatest value.
+Range = tuple[int, int]  # The least and the greatest value of a coordinate.
 
 
 class StageWriter:

@@ -148,7 +148,7 @@ def check_board(tracker: str, key: str, deadline_s: float = 5.0) -> None:
 
 
 def flag(name: str, explanation: str) -> Any:
-    """Return an option that takes no value, such as ``--fetch``. Without its name typer would add ``--no-fetch``."""
+    """Return an option that takes no value, such as ``--fetch``. Without a name, typer would add ``--no-fetch``."""
     return typer.Option(name, help=explanation)
 
 

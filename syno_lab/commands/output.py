@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 STANDARD_OUTPUT = "-"
 _LINE_PERIOD_S = 5.0  # Seconds between lines of progress without a terminal.
-_WIDE = 200  # Columns of tables without a terminal.
+_WIDE = 200  # The width of tables without a terminal, in letters.
 _LONG = 500  # The limit of characters of a line or a cell.
 
 #: The path to which the running command writes its JSON.

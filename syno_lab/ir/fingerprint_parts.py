@@ -150,7 +150,7 @@ def _tree(coordinate: Coordinate, outputs: int, sizes: Sizes, ends: Mapping[Coor
         inner = operands[0].node
         if inner.primitive == "SPLIT" and sizes[inner.operands[1].size] == block:
             return _tree(inner.operands[coordinate.index], outputs, sizes, ends)
-        sizes[coordinate.size]  # SpecError if it is no integer
+        sizes[coordinate.size]  # refuses a fractional size
         child = _tree(operands[0], outputs, sizes, ends)
         return (child[0], MOD if coordinate.index else DIV, child, block)
     if primitive == "SPLIT":

@@ -83,7 +83,7 @@ class Limits:
     """
 
     max_primitives: int = 8
-    max_tensors: int = 3  # the input counts: 3 allows two weights
+    max_tensors: int = 3  # 3 allows the input and two weights
     max_reduces: int = 5
     max_splits: Cap = None
     max_merges: Cap = None

@@ -1,7 +1,7 @@
 """Known operators, each composed of primitives in a few lines.
 
-Windows of size K are padded by K//2 on the left and K-1-K//2 on the right (Table 1, Listing 1). For odd K that is
-PyTorch's ``padding=K//2``. For even K and for dilation, compare with an explicit ``F.pad``.
+Windows of size K are padded by K//2 on the left and K-1-K//2 on the right (Table 1, Listing 1). For odd K this padding
+is PyTorch's ``padding=K//2``. For even K and for dilation, compare with an explicit ``F.pad``.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ class Settings:
 
 
 class EstimateSearch(Search):
-    """Search by an estimate.
+    """Search by an estimate of rewards.
 
     Args:
         root: the first state of the space.

@@ -2,8 +2,8 @@
 
 ``select`` goes down the tree, ``expand`` adds one node, ``simulate`` continues at random to an operator, ``backup``
 passes the reward to all nodes on the way. The reward is the accuracy; FLOPs and other budgets are hard limits of the
-space. Each operator is asked for once. Dead ends, and nodes with nothing left below, are closed. The default policy is
-UCT: in the tree, values of nodes choose the path; below the tree, steps are random.
+space. The search asks for each operator once. Dead ends, and nodes with nothing left below, are closed. The default
+policy is UCT: in the tree, values of nodes choose the path; below the tree, steps are random.
 
 * Progressive widening: a node with n searches has at most ``ceil(width * n**growth)`` open children (Coulom, Computing
   Elo ratings of move patterns in the game of Go, 2007; Chaslot and others, 2008).

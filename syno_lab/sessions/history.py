@@ -75,7 +75,7 @@ class History:
             places: all places, numbered from 0.
             turns: the places that redo goes to although the parent has a newer child.
             place: the number of the shown place.
-            known: see the class.
+            known: the known operators, as for the class.
 
         Raises SynoError for a turn or a place that does not exist.
         """

@@ -173,7 +173,7 @@ class SizeRow:
 
 @dataclass(frozen=True)
 class CanonicalRates:
-    """Table 2, measured again.
+    """Table 2 of the paper, measured again.
 
     Attributes:
         rows: one row for each size.

@@ -48,7 +48,7 @@ def reduction_in_one_weight(state: State, step: Step) -> bool:
 def two_inner_reductions(state: State, step: Step) -> bool:
     """If two reductions (or digits) are in the same weights only, they act as one reduction of the product size.
 
-    The contraction gives the two reductions away.
+    The contraction gives the two reductions to its weight.
     """
     inner = [holders(state, c) for c in step.given if is_summed(c)]
     return len(set(inner)) < len(inner)

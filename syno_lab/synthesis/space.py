@@ -307,7 +307,7 @@ class Contractions(Sequence[Step]):
         self._rest = rest
         self._costs = costs
         self._left = left
-        self._number = _subsets(costs, left) - 1  # without the empty set
+        self._number = _subsets(costs, left) - 1  # the empty set does not count
 
     def __len__(self) -> int:
         return self._number
