@@ -94,7 +94,7 @@ def check_loaded(file: str, known: dict[str, Module], before: set[str]) -> None:
         if isinstance(path, str) and is_users_file(path, name):
             above = Path(path).parents[name.count(".") + (Path(path).stem == "__init__")]
             raise CodeError(
-                f"{file}: expected imports from beside it, found {name} of {path}, whose changes would not be seen: "
+                f"{file}: expected imports from beside it, found {name} of {path}, whose changes the lab cannot see: "
                 f"set PYTHONPATH={above} or install it"
             )
 

@@ -284,7 +284,7 @@ class OpenLab:
         keys = [row.key for row in results.rows if name == row.key or number == str(row.number)]
         row = results.row(keys[0] if len(keys) == 1 else name)
         if not row.operator:
-            raise StoreError(f"trial {quoted(name)}: expected a trial with an operator, found the network alone")
+            raise StoreError(f"trial {quoted(name)}: expected a trial with an operator, found the baseline")
         return read(row.operator)
 
 

@@ -144,7 +144,7 @@ def _parts(root: Path, inside: Sequence[Path]) -> list[Path]:
         if train and (val or test or is_whole):
             for part in (train, val or test):
                 if len(part) > 1:
-                    raise DataError(f"expected {FORM} in {root}, found {_few(part)} for one part; move the others away")
+                    raise DataError(f"expected {FORM} in {root}, found {_few(part)} for one part; move the others")
             if not val and not test:
                 actual = f"images directly in {flat}" if flat else "neither with images"
                 raise DataError(

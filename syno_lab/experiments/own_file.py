@@ -77,7 +77,7 @@ def network_file(operator: Operator, places: Sequence[tuple[Site, Place]], numbe
         pools = site.kind == "conv2d" and strides == "pool" and site.stride != (1, 1)
         layers.append(f"    {site.name!r}: ({classes[key]}, {site.stride if pools else None}),")
     if not layers:
-        raise SpecError(f"expected an operator in some layers, found trial {number} in none")
+        raise SpecError(f"expected an operator that replaces layers, found trial {number} in no layer")
     imports: dict[str, None] = {}
     bodies: list[str] = []
     answers = re.sub(r"  # type: ignore\[.*?\]", "", inspect.getsource(stand_in).split('"""', 2)[2])

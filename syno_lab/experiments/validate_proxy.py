@@ -272,7 +272,7 @@ class _Draws:
             stored = msgspec.json.decode(read_bytes(self._path, _MOST_BYTES))
             if stored.get("settings") != self._identity:
                 raise SearchError(
-                    f"expected a validation with these settings in {folder}, found one with others; give this one "
+                    f"expected a validation with these settings in {folder}, found one with others; choose "
                     "another --name"
                 )
             self.texts = list(stored["operators"])

@@ -54,7 +54,7 @@ def _run(ledger: Ledger, number: int, context: JobContext) -> Ending:
         trust.check_signed(ledger, job)  # check the signature in the process that runs the job
         result = _function(job.kind)(job.params, context)
         if not isinstance(result, dict):
-            raise JobFailed(f"a job of kind {job.kind} gave {type(result).__name__}, expected a mapping")
+            raise JobFailed(f"a job of kind {job.kind} returned {type(result).__name__}, expected a mapping")
         if result.get("state") == "interrupted":
             raise JobStopped(str(result.get("reason") or "interrupted"))
         return Ending("finished", result=plain(result, "result"))

@@ -46,8 +46,8 @@ def connect(endpoint: Endpoint, timeout: float | None = None) -> Client:
         does = f"does not answer within {timeout:g} s ({type(error).__name__})"
         tls = " and lets this key in" if endpoint.is_encrypted else ""
         raise JobError(
-            f"{where} {does}: see that its scheduler runs{tls} and is of the same Dask, or leave the address out to "
-            "use this machine"
+            f"{where} {does}: see that its scheduler runs{tls} and has this version of Dask, or leave the address out "
+            "to use this machine"
         ) from error
 
 

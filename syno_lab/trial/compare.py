@@ -185,7 +185,7 @@ def compared(
     if len(parts := sorted({trial.measured_on for trial in trials})) > 1:
         raise TrainingError(
             f"expected trainings measured on the same images, found some on {parts[0]} and some on {parts[1]} ones; "
-            "train the baseline alike"
+            "train the baseline on the same images"
         )
     (first, labels), (second, _) = (scores_of(request, some) for some in (baselines, operators))
     interval = paired_bootstrap(first, second, confidence=confidence)

@@ -192,7 +192,7 @@ def in_words(key: str) -> Iterator[None]:
         if "code=kshutdown" in text:
             raise TuningError(
                 f"the session on {quoted(key)} ended in the middle of a call: the candidate crashed it, or the "
-                "device's system ended it where memory ran out"
+                "device's system ended it for lack of memory"
             ) from error
         raise
 

@@ -185,7 +185,7 @@ def open_record(folder: str | os.PathLike[str], key: TuningKey) -> Iterator[Reco
                 private.folder(path.parent)
             lock = stack.enter_context(private.create(path.with_suffix(".lock"), "ab"))
             if not take(lock, path.with_suffix(".lock")):
-                raise TuningError(f"another process is tuning this and writes {path}: wait for it or end it")
+                raise TuningError(f"another process is tuning and writes {path}: wait for the process or end it")
             lines, damaged = _read(path)
         if lines and lines[0].get("kind") == "key":
             stored_key = _key(lines[0], path)

@@ -259,7 +259,7 @@ def check_versions(devices: Iterable[DeviceInfo], here: str) -> None:
         if device.tvm and _release(device.tvm) != _release(here):
             raise TrackerError(
                 f"the device {quoted(device.key)} at {device.address} has TVM {device.tvm}, this machine has TVM "
-                f"{here}: nothing was sent; install the same on both, on the board `pip install apache-tvm=={here}`"
+                f"{here}: nothing was sent; install one version on both, on the board `pip install apache-tvm=={here}`"
             )
 
 
@@ -356,7 +356,7 @@ def request_device(
             ) from None
         except OSError as error:
             raise _AwayError(
-                f"the RPC tracker at {host}:{port} went away while we waited for {quoted(key)} ({error})"
+                f"the RPC tracker at {host}:{port} closed the connection during the wait for {quoted(key)} ({error})"
             ) from None
         except (TypeError, ValueError, OverflowError):
             raise TrackerError(f"{host}:{port} answered a request for {quoted(key)} with an invalid message") from None

@@ -63,7 +63,7 @@ class TestEndings:
             "memory": ("poisoned", "given up after 2 deaths: out of memory: MemoryError: no room"),
             "try again": ("poisoned", "given up after 2 deaths: the board did not answer"),
             "give up": ("failed", "the data is of the wrong shape"),
-            "not a mapping": ("failed", "a job of kind end gave int, expected a mapping"),
+            "not a mapping": ("failed", "a job of kind end returned int, expected a mapping"),
             "not plain": ("failed", "result.x: expected text, numbers, lists or mappings, found object"),
         }
         handles, found = check_endings(lab, 2, more)
