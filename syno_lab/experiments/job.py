@@ -90,7 +90,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 
 
 def busy(name: str, folder: Path) -> str:
-    """Return the message that another process, ``{who}``, runs this search, and how the user can watch the search."""
+    """Return the message that another process, ``{who}``, runs the search, with a way to watch the search."""
     return (
         f"the search {name!r} in {folder} is already running ({{who}}): watch it in a notebook by "
         f"`from syno_widgets import RunsView; RunsView({str(folder)!r})`, or give this one another name or folder"

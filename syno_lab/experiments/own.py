@@ -1,4 +1,4 @@
-"""Prepares a user's own network and data for a search in rungs: names both, chooses the layers, checks the network."""
+"""Prepares a user's own network and data for a search in rungs: names, choice of layers, checks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SELECTIONS = (Selection(), Selection(pointwise=True), Selection(kinds=("linear",
 ANY_LAYER = Selection(kinds=("conv2d", "linear"), pointwise=True)
 #: Coefficients of operators must divide the channels, so a layer is replaced only if this number divides its channels.
 DIVISOR = 4
-#: The width of operators' windows. A layer with a smaller plane stays, because no operator with a window fits it.
+#: The width of operators' windows. A layer with a smaller input stays, because no operator with a window fits it.
 WINDOW = 3
 #: A layer is not replaced if it has less than this share of the FLOPs of the replaceable layers.
 LEAST_SHARE = 0.01
@@ -199,7 +199,7 @@ def choose(
 
 
 def at_its_size(request: TrialRequest, say: Callable[[str], None]) -> TrialRequest:
-    """Return the request with a resolution that the network accepts, if it does not accept a folder's own size.
+    """Return the request with a resolution that the network accepts, if the images' own size is not accepted.
 
     A network with a linear layer on all pixels accepts a single size. So the network is tried on one example of each of
     :data:`SIZES`; ``say`` gets a line about the chosen size. Raises SpecError where no size is accepted.
@@ -228,7 +228,7 @@ def _with_sites(request: TrialRequest, selection: Selection, sites: Sequence[Sit
 
 
 def unworthy(sites: Sequence[Site], seen: Survey) -> dict[str, str]:
-    """Return why some layers are not replaced: indivisible channels, the output layer, a small plane or few FLOPs.
+    """Return why some layers are not replaced: indivisible channels, the output layer, small inputs or few FLOPs.
 
     A layer that is smaller than a window is replaced in two cases: all layers are, or all layers are 1x1 convolutions
     and the larger layers have at most half of the FLOPs.

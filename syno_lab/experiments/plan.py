@@ -18,9 +18,9 @@ from syno_lab.reports.searched import Amount, Counts, Plan, PlanPart
 from syno_lab.reports.searched import Funnel as SaidFunnel
 from syno_lab.store.rungs import BASELINE, CONFIRM, RungTraining
 
-#: The shares of the time before the finals: drawing and probing, each rung, and more seeds for the best of the last
-#: rung. Later rungs train fewer operators, for longer. The shares follow a half-hour run on ResNet-20 that drew too few
-#: operators and trained too few on the first rung.
+#: The shares of the time before the finals: drawing and probing, each rung, and more seeds for the last rung's best
+#: operators. Later rungs train fewer operators, for longer. The shares follow a half-hour run on ResNet-20 that drew
+#: too few operators and trained too few on the first rung.
 DRAWS_SHARE = 0.13
 RUNG_SHARES = (0.31, 0.18, 0.25)
 CONFIRM_SHARE = 0.13

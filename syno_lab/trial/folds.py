@@ -50,7 +50,7 @@ def _pooled(ended: Sequence[TrialOutcome], *, keep_predictions: bool) -> TrialOu
         return float(np.average(np.array(values, float), weights=sizes))
 
     accuracy = mean([outcome.accuracy for outcome in ended])
-    is_even = len({len(outcome.curve) for outcome in ended}) == 1  # False after a time limit
+    is_even = len({len(outcome.curve) for outcome in ended}) == 1  # A time limit makes curves unequal.
     rows = zip(*(outcome.curve if is_even else outcome.curve[-1:] for outcome in ended), strict=True)
     curve = [{name: mean([row[name] for row in of_folds]) for name in of_folds[0]} for of_folds in rows]
     return msgspec.structs.replace(

@@ -101,8 +101,8 @@ class Method:
     cell or as ``"file.py:function"``. A rule is called with the schedule and a block of it (``tvm.s_tir``'s
     ``Schedule`` and ``SBlockRV``). The rule returns a schedule, a list of schedules (alternatives that are all
     searched), or None if it has changed the given schedule in place. ``space`` is a function that schedules the whole
-    program and replaces all rules; it is called with the schedule and returns the same as a rule. The search varies the
-    values that a rule or ``space`` draws with ``schedule.sample_…``.
+    program and replaces all rules; it is called with the schedule and returns the values of a rule. The search varies
+    the values that a rule or ``space`` draws with ``schedule.sample_…``.
 
     ``cost_model`` may be a class of your own, in a cell or as ``"file.py:Class"``, with three methods:
     ``extract(context, candidates)`` returns features of each candidate (``candidate.sch`` is its schedule;
