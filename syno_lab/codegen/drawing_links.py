@@ -1,7 +1,7 @@
 """The nodes and lines of a pGraph's picture that a page highlights together.
 
-Every node has a *light*: the ids of the nodes and lines that are highlighted with it. The light of a coordinate has the
-nodes and lines of its expression. The light of a primitive or a tensor has its coordinates and their lights.
+Every node has a list ``light`` of the nodes and lines that are highlighted with the node. A coordinate's list has the
+nodes and lines of its expression. The list of a primitive or a tensor has its coordinates and their lists.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Estimate:
     Before the first reward, the prior alone decides. A useless prior gets the slope 0, and a misleading prior a
     negative slope.
 
-    Letters: ``R`` stored rewards, ``H`` waiting portraits, ``B`` portraits to estimate.
+    Letters: ``R`` stored rewards, ``H`` operators that wait, ``B`` operators to estimate.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Estimate:
     def beliefs(self, asked: Sequence[Portrait], waiting: Sequence[Portrait] = ()) -> tuple[np.ndarray, np.ndarray]:
         """Return the expected reward and its standard deviation ``[B]``, in units of the rewards' standard deviation.
 
-        Each ``waiting`` portrait counts with the reward that the prior predicts, or with the mean reward, so that
+        Each ``waiting`` operator counts with the reward that the prior predicts, or with the mean reward, so that
         similar operators promise little (the constant liar of Ginsbourger and others, 2010). Without rewards, the mean
         is the prior and all deviations are 1. The deviations leave out the slope's uncertainty, because it is no reason
         to evaluate operators with a bad prior.
@@ -330,7 +330,7 @@ class EstimateSearch(Search):
         return False
 
     def _portrait(self, steps: Steps) -> Portrait:
-        """Return the portrait of an operator; traits and prior are computed once while the operator is in the pool."""
+        """Return the features of an operator; traits and prior are computed once while the operator is in the pool."""
         end = steps[-1].state
         way, portrait = self._portraits.get(end.key, (None, None))
         if portrait is None:

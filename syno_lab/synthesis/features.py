@@ -1,4 +1,4 @@
-"""The facts that canonicalization rules read about a state's top coordinates: digits, sharing weights, features, looks.
+"""The facts that canonicalization rules read about a state's top coordinates: digits, sharing weights, features.
 
 MERGEs make ``i // B`` and ``i % B``, mixed-radix *digits* of ``i``: the high digit from B upwards, and the low
 digit below B. A SPLIT of neighbouring digits of one coordinate makes a larger digit, which another MERGE could also
@@ -7,7 +7,7 @@ make.
 Two states whose coordinates have equal features allow the same further canonical steps, so search uses one node for
 both states. Features are tuples of small numbers. A digit's feature does not contain the divided coordinate: rules only
 check which digits have the same divided coordinate. A *look* is a cache entry of search about a coordinate or a view;
-nodes with equal coordinates share their looks.
+nodes with equal coordinates share the entry.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ class Look:
         feature: the number of the coordinate's feature for rules (:mod:`syno_lab.synthesis.features`).
         packed: the coordinate's packed size.
         root: the MERGE of which the coordinate is a digit, or None.
-        changed: the looks after a change, by the new sharing weight's number; -1: the MERGE's other digit is dropped.
+        changed: the entries after a change, by the new sharing weight's number; -1: the MERGE's other digit is dropped.
     """
 
     __slots__ = ("changed", "coordinate", "feature", "packed", "root")
@@ -302,7 +302,7 @@ class Look:
 
 
 class Viewed:
-    """A view that no rule rejects: its step, the occurrences it costs, its results, and (on demand) their looks."""
+    """A view that no rule rejects: step, cost in occurrences, results, and (on demand) the results' cache entries."""
 
     __slots__ = ("looks", "results", "spent", "step")
 

@@ -320,7 +320,7 @@ class Graph(Gifts):
 
 @dataclass(slots=True, eq=False)
 class _Stage:
-    """A coordinate at the front of a sweep.
+    """The foremost waiting coordinate of a stage.
 
     Attributes:
         node: the node of the sweep.

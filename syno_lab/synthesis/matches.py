@@ -4,7 +4,7 @@ A rule is a function of a state and a step; its decorator (:mod:`syno_lab.synthe
 has the rejected and the canonical expression, the section of the paper, and the primitives. The docstring begins with
 the reason. The function may read a coordinate's own primitive, the coordinates directly below it, its digits and the
 weights that share it. :mod:`syno_lab.synthesis.features` lists all of this, so that search can merge states that no
-rule distinguishes. Rules that look deeper set ``is_deep``. :mod:`.matches_weights` has the rules of contractions.
+rule distinguishes. Rules that read more set ``is_deep``. :mod:`.matches_weights` has the rules of contractions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Canonicalization rules of contractions: a state and a proposed SHARE (Syno, section 6, "Contractions").
 
-Rules of views are in :mod:`syno_lab.synthesis.matches`. Rules that look deeper than the top of a state, at all
-coordinates of a weight, are marked with ``is_deep``.
+Rules of views are in :mod:`syno_lab.synthesis.matches`. Rules that read more than the top of a state, namely all
+coordinates of a weight, set ``is_deep``.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def later_weight(state: State, step: Step) -> Weight | None:
 
 
 def weight_rank(coordinates: tuple[Coordinate, ...]) -> tuple[object, ...]:
-    """Return a sort key of weights: first their sizes, which search can compare without a deeper look."""
+    """Return a sort key of weights: first their sizes, which search can compare without reading more."""
     return (sorted(c.size.exponents for c in coordinates), sorted(built(c) for c in coordinates))
 
 

@@ -112,7 +112,7 @@ class SearchNode:
         bound: for equal reductions, the last reduction's feature, the label of its step, and the indices of the
             coordinates before this step. The next equal reduction takes no lesser step. None without equal reductions.
         gift: the given coordinates of a started CONTRACTION; else None.
-        looks: the look of each coordinate; :class:`Nodes` fills in this field and all later ones.
+        looks: the cache entry of each coordinate; :class:`Nodes` fills in this field and all later fields.
         features: the number of each coordinate's feature (:mod:`syno_lab.synthesis.features`).
         packed: the packed size of each coordinate.
         items: each coordinate in the form for the distance: packed size and flags.
@@ -294,19 +294,19 @@ class Nodes:
         )
 
     def _look(self, state: State, coordinate: Coordinate) -> Look:
-        """Compute the look of a coordinate of ``state`` (or of a view on it) without a cache."""
+        """Compute the entry of a coordinate of ``state`` (or of a view on the state) without a cache."""
         feature, packed = self._feature(state, coordinate), self._pack(coordinate.size)
         return Look(coordinate, feature, packed, digit_below(state, coordinate))
 
     def _leaf(self, state: State, coordinate: Coordinate) -> Look:
-        """Return the look of an iterator that no weight shares."""
+        """Return the cache entry of an iterator that no weight shares."""
         look = self._leaves.get(coordinate)
         if look is None:
             look = self._leaves[coordinate] = self._look(state, coordinate)
         return look
 
     def _changed(self, look: Look, state: State, how: int) -> Look:
-        """Return the look after a change in ``state``; ``how`` is the key in :attr:`Look.changed`."""
+        """Return the cache entry after a change in ``state``; ``how`` is the key in :attr:`Look.changed`."""
         changed = look.changed.get(how)
         if changed is None:
             changed = look.changed[how] = self._look(state, look.coordinate)
@@ -317,7 +317,7 @@ class Nodes:
     ) -> Viewed | None:
         """Return the view of a node's coordinates; None if a rule rejects it.
 
-        Rules read little more than the operands' looks, so the cache's key is made of the looks. ``added``, the packed
+        Rules read little more than the operands' cache entries, so these entries make the key. ``added``, the packed
         sizes of the results, distinguishes parameters.
         """
         state = node.state
@@ -330,7 +330,7 @@ class Nodes:
         return self._known_views[key]
 
     def _results(self, viewed: Viewed, state: State) -> tuple[Look, ...]:
-        """Return the looks of a view's results."""
+        """Return the cache entries of a view's results."""
         if viewed.looks is None:
             # Start with the last result, in the order of the next node, so that features are numbered in that order.
             viewed.looks = tuple([self._look(state, result) for result in reversed(viewed.results)])[::-1]
@@ -380,7 +380,7 @@ class Nodes:
         """Return whether no rule rejects a CONTRACTION of a node's coordinates (or of given coordinates alone).
 
         Rules only check which coordinates of an existing weight the CONTRACTION takes, and whether these are all of the
-        weight's coordinates. Looks contain the weights of a coordinate.
+        weight's coordinates. Cache entries have a coordinate's weights.
         """
         looks, state = node.looks, node.state
         key = (

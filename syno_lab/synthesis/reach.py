@@ -22,9 +22,9 @@ from syno_lab.effort import Effort
 from syno_lab.ir.spec import Spec
 
 NEVER = 1 << 20
-WAITING, MERGEABLE, EXPANDABLE, GIVABLE, STRIDED = 1, 2, 4, 8, 16  # flags of an item
+WAITING, MERGEABLE, EXPANDABLE, GIVABLE, STRIDED = 1, 2, 4, 8, 16  # flags of a coordinate
 FLAGS = 31
-#: The limit of distinct demands of wishes (:mod:`syno_lab.synthesis.wishes`): bits of an item between flags and size.
+#: The limit of distinct demands of wishes (:mod:`syno_lab.synthesis.wishes`): bits between flags and packed size.
 MOST_DEMANDS = 8
 DEMANDS = ((1 << MOST_DEMANDS) - 1) << 5
 FLAG_BITS = 5 + MOST_DEMANDS
@@ -32,15 +32,15 @@ _MOST_GROUPINGS = 1 << 16  # the limit of groupings for one bound; above it a ro
 _MERGES = MERGEABLE | WAITING
 _PIECE = GIVABLE | EXPANDABLE | WAITING  # flags of a piece (a group's surplus), which any primitive may eliminate
 
-# The ways to eliminate an unmatched item; the first possible way is used.
-_TAKEN = 0  # One CONTRACTION takes the item, with any number of others.
-_TWICE = 1  # One weight shares and the next takes the item, or a window has the given item as its main coordinate.
-_TWICE_OR_UNFOLDED = 2  # Either _TWICE, or the item is the window of an UNFOLD.
-_UNFOLDED = 3  # The item is the window of an UNFOLD.
-_HELPED = 4  # The item is given as the main coordinate of another item's window.
-_DROPPED = 5  # An EXPAND drops the item.
-_MERGED = 6  # A MERGE splits the item, and each digit is eliminated.
-_JOINED = 7  # Like _MERGED, but the item does not wait, so another coordinate begins the MERGE's view.
+# The ways to eliminate an unmatched coordinate; the first possible way is used.
+_TAKEN = 0  # One CONTRACTION takes the coordinate, with any number of others.
+_TWICE = 1  # One weight shares and the next takes the coordinate, or it is the given main coordinate of a window.
+_TWICE_OR_UNFOLDED = 2  # Either _TWICE, or the coordinate is the window of an UNFOLD.
+_UNFOLDED = 3  # The coordinate is the window of an UNFOLD.
+_HELPED = 4  # The coordinate is given as the main coordinate of another coordinate's window.
+_DROPPED = 5  # An EXPAND drops the coordinate.
+_MERGED = 6  # A MERGE splits the coordinate, and each digit is eliminated.
+_JOINED = 7  # Like _MERGED, but the coordinate does not wait, so another coordinate begins the MERGE's view.
 _WAYS = 8
 Shape = tuple[int, ...]
 _Item = TypeVar("_Item")
@@ -84,10 +84,10 @@ class Reach:
         """Return a lower bound of the steps from these data to the input; above ``limit`` it is inexact.
 
         Args:
-            items: the sorted data coordinates that are not fixed, without demands. An item has a packed size, and flags
-                in the lowest bits. ``WAITING``: a view may still begin with the item. ``MERGEABLE``, ``EXPANDABLE``:
-                rules allow this step. ``GIVABLE``: one CONTRACTION may take the item (an unshared reduction would be in
-                only one weight). ``STRIDED``: the item is STRIDEd.
+            items: the sorted data coordinates that are not fixed, without demands. A coordinate has a packed size, and
+                flags in the lowest bits. ``WAITING``: a view may still begin with the coordinate. ``MERGEABLE``,
+                ``EXPANDABLE``: rules allow this step. ``GIVABLE``: one CONTRACTION may take the coordinate (an unshared
+                reduction would be in only one weight). ``STRIDED``: the coordinate is STRIDEd.
             limit: larger bounds are not computed exactly, which saves most of the work.
             contractions: the remaining CONTRACTIONs.
             expands: the remaining EXPANDs.
@@ -113,7 +113,7 @@ class Reach:
             low = bisect_left(have, size << FLAG_BITS)
             if low < len(have) and have[low] >> FLAG_BITS == size and not have[low] & STRIDED:
                 if low + 1 < len(have) and have[low + 1] >> FLAG_BITS == size:
-                    # Any of several equal items may be matched, so the unmatched items get the flags of all.
+                    # Any of several equal coordinates may be matched; the unmatched get all flags.
                     have[low + 1] |= have[low] & ~STRIDED
                 del have[low]
             else:
@@ -123,7 +123,7 @@ class Reach:
         if limit <= 0 or (limit == 1 and want and (len(have) + len(want) != 3 or must)):
             return limit + 1  # one step joins two coordinates, splits one, or eliminates some
         if not contractions and not any(item & WAITING for item in items):
-            return NEVER  # no item can begin a view
+            return NEVER  # no coordinate can begin a view
         if partitions(len(want)) << len(have) > _MOST_GROUPINGS:
             return self._roughly(have, want, items, must)
         self._best = limit + 1
@@ -134,8 +134,8 @@ class Reach:
         self._is_stuck = False
         self._group(have, tuple(want))
         if self._is_stuck and self._best > 2 <= limit and len(want) < len(self.want):
-            # The remaining items cannot be eliminated alone. If other items are eliminated instead, this takes at least
-            # a reshape and an elimination.
+            # The remaining coordinates cannot be eliminated alone. If other coordinates are eliminated instead, this
+            # takes at least a reshape and an elimination.
             if partitions(len(self.want)) << len(items) > _MOST_GROUPINGS:
                 return 2
             self._group(list(items), self.want)
@@ -149,7 +149,7 @@ class Reach:
         return max(least_steps(len(have), len(want)), must)
 
     def _group(self, items: list[int], want: Shape) -> None:
-        """Try all ways to make the input axes ``want`` from some items and to eliminate the others."""
+        """Try all ways to make the input axes ``want`` from some coordinates and to eliminate the others."""
         if not want:
             self._close(items, (), 0)
             return
@@ -159,7 +159,7 @@ class Reach:
             sums += [size + other for other in sums]
         self._items, self._sums = items, sums
         contractions, _, spent, _ = self._flags
-        # A view begins with an item that waits, or that waits again after a weight shares it.
+        # A view begins with a coordinate that waits, or that waits again after a weight shares it.
         self._openers = sum(
             [
                 1 << i
@@ -168,7 +168,7 @@ class Reach:
             ]
         )
         self._strided = sum([1 << i for i, item in enumerate(items) if item & STRIDED])
-        # The first of equal items is assigned first.
+        # The first of equal coordinates is assigned first.
         self._twins = [3 << i for i in range(len(items) - 1) if items[i] == items[i + 1]]
         free = (1 << len(items)) - 1 ^ self._strided
         for partition in finest_first(want):
@@ -178,15 +178,15 @@ class Reach:
     def _assign(
         self, free: int, groups: list[tuple[int, int]], at: int, pieces: Shape, cost: int, late: int = 0
     ) -> None:
-        """Assign some of the ``free`` items to a group of input axes; ``cost`` counts the MERGEs and SPLITs so far.
+        """Assign some of the ``free`` coordinates to a group of axes; ``cost`` counts the MERGEs and SPLITs so far.
 
-        ``late`` is the number of extra views needed if no item is eliminated as a window.
+        ``late`` is the number of extra views needed if no coordinate is eliminated as a window.
         """
         self.effort.tick("looking for the distance to the input")
         wanted, number = groups[at]
         items, sums, is_legal = self._items, self._sums, self.ratios
         is_last = at + 1 == len(groups)
-        most = self._best - cost  # the limit of items in the group
+        most = self._best - cost  # the limit of coordinates in the group
         try:
             chosen = [mask for mask in masks(len(items), most) if not mask & ~free and is_legal[sums[mask] - wanted]]
         except KeyError:
@@ -206,7 +206,7 @@ class Reach:
             elif count > 1 and not mask & self._openers:
                 delay += 1
             rest = free & ~mask
-            # Each unmatched item takes a step to be eliminated.
+            # Each unmatched coordinate takes a step to be eliminated.
             is_over = pieces or ratio or self._strided or (is_last and rest)
             if more + (1 if is_over else 0) >= self._best:
                 continue
@@ -220,7 +220,7 @@ class Reach:
                 self._assign(rest, groups, at + 1, all_pieces, more, delay)
 
     def _close(self, rest: Iterable[int], pieces: Shape, cost: int, late: int = 0) -> None:
-        """Eliminate the items in ``rest`` and the ``pieces`` of other items by the fewest 1-to-many primitives.
+        """Eliminate the coordinates ``rest`` and the ``pieces`` of others by the fewest 1-to-many primitives.
 
         ``cost`` counts the MERGEs and SPLITs so far; ``late`` counts extra views if no window is eliminated.
         """
@@ -241,7 +241,7 @@ class Reach:
         if merged or joined:
             self._is_stuck = True
             cost += merged + joined
-            dropped += merged + joined  # one digit of each item; the other digit is eliminated too
+            dropped += merged + joined  # one digit of each coordinate; the other digit is eliminated too
         is_bare = twice or twice_or_unfolded
         if 0 < self._largest <= widest:
             cost += 2  # a SPLIT to a size above the window's, and a MERGE
@@ -249,7 +249,7 @@ class Reach:
             cost += 1
         if helped:
             self._is_stuck = True
-            if not (unfolded or pieces_unfolded):  # a window is needed: a possible window, or one more item
+            if not (unfolded or pieces_unfolded):  # a window is needed: a possible window, or one more coordinate
                 if twice_or_unfolded:
                     unfolded = 1
                 else:
@@ -268,11 +268,11 @@ class Reach:
         if is_piece_taken and not contracted:
             contracted = 1
         if dropped <= expands:
-            # An item that a weight may take can also be eliminated alone.
+            # A coordinate that a weight may take can also be eliminated alone.
             self._best = min(self._best, cost + dropped + unfolded + pieces_unfolded + max(contracted, must))
 
     def _count(self, items: Iterable[int]) -> tuple[list[int], bool, int]:
-        """Count the items by way of elimination; return also whether an item may be a window, and the widest window."""
+        """Count the coordinates by way of elimination; return also whether any may be a window, and the widest size."""
         ways = self._ways
         number = [0] * _WAYS
         has_window, widest = False, 0
@@ -286,7 +286,7 @@ class Reach:
         return number, has_window, widest
 
     def _way(self, item: int) -> tuple[int, bool, int]:
-        """Return how an item is eliminated, whether it may be a window, and its size if it needs an UNFOLD."""
+        """Return how a coordinate is eliminated, whether it may be a window, and its size if it needs an UNFOLD."""
         contractions, _, spent, _ = self._flags
         size = item >> FLAG_BITS
         is_given, is_window = self._kind(size, spent, 1)
@@ -398,5 +398,5 @@ def all_partitions(items: tuple[_Item, ...]) -> Iterator[tuple[tuple[_Item, ...]
 
 @lru_cache(maxsize=256)
 def finest_first(items: tuple[_Item, ...]) -> tuple[tuple[tuple[_Item, ...], ...], ...]:
-    """Return all partitions of the items into groups, those with the most groups first."""
+    """Return all partitions of the items into groups, the partitions with the most groups first."""
     return tuple(sorted(all_partitions(items), key=len, reverse=True))

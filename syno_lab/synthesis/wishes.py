@@ -46,7 +46,7 @@ _MOST_GROUPINGS = 1 << 16  # The limit of groupings for one bound; above it, the
 
 
 class _Option(NamedTuple):
-    """Items that become a group's axes: steps, mask, surplus piece or not, possible window or not, missing REDUCEs."""
+    """Coordinates that become a group's axes: steps, mask, whether a surplus or a window, missing REDUCEs."""
 
     steps: int
     mask: int
@@ -59,8 +59,8 @@ class Plan(NamedTuple):
     """A plan of the fewest steps to the input with all wishes met.
 
     Attributes:
-        groups: for each reshape group the indices of its items and of its input axes.
-        alone: the indices of items that are eliminated whole.
+        groups: for each reshape group the indices of its coordinates and of its input axes.
+        alone: the indices of coordinates that are eliminated whole.
         windows: the number of UNFOLDs that bring wished bits to a group.
         missing: the number of further REDUCEs among the steps, at most ``spare``.
     """
@@ -157,11 +157,11 @@ class Wishes:
     def few(self, items: Iterable[int]) -> int:
         """Return a lower bound without a search: at most :meth:`steps`, mostly equal if each axis has its own primary.
 
-        Take each axis whose items (with the axis's own primary variable) lack a demanded bit; axes that share an item
-        form a cluster. A reshape group with k axes has at least k items. The group needs 2k - 2 MERGEs and SPLITs and
-        one UNFOLD, or one more item with the bit. In both cases a group costs at least k steps, and one more for each
-        cluster without its own small item with the bit. A surplus of primary variables in the data costs one more
-        elimination, because no window has primary variables.
+        Take each axis whose coordinates (with the axis's own primary variable) lack a demanded bit; axes that share a
+        coordinate form a cluster. A reshape group with k axes has at least k coordinates. The group needs 2k - 2 MERGEs
+        and SPLITs and one UNFOLD, or one more coordinate with the bit. In both cases a group costs at least k steps,
+        and one more for each cluster without its own small coordinate with the bit. A surplus of primary variables in
+        the data costs one more elimination, because no window has primary variables.
         """
         if self.impossible:
             return NEVER
@@ -180,15 +180,15 @@ class Wishes:
         return clusters + short + over
 
     def short(self, items: Iterable[int]) -> int:
-        """Count the demanded windows for which no item exists yet."""
+        """Count the demanded windows for which no coordinate exists yet."""
         return self._lacking(items)[1]
 
     def joins(self, one: int, other: int) -> bool:
-        """Return whether both items have primary variables, so that a SPLIT of them mixes parts of two axes."""
+        """Return whether both coordinates have primary variables, so that a SPLIT of them mixes parts of two axes."""
         return not (self._is_small(one >> FLAG_BITS) or self._is_small(other >> FLAG_BITS))
 
     def _lacking(self, items: Iterable[int]) -> tuple[int, int]:
-        """Count the clusters of axes that lack a demanded bit (axes with common items), and the missing windows."""
+        """Count the clusters of axes that lack a demanded bit (they share coordinates), and the missing windows."""
         marks = self._marks
         of_axis = [0] * len(self._telling)
         seen = []
@@ -222,7 +222,7 @@ class Wishes:
         return len(clusters), max(0, len(clusters) - small)
 
     def _mark(self, size: int) -> int:
-        """Return the axes that an item's size belongs to, as bits; :data:`_SMALL` without a primary variable, or 0."""
+        """Return the axes that a coordinate's size belongs to, as bits; :data:`_SMALL` without a primary, or 0."""
         primaries = self._primaries(size)
         if not any(primaries):
             return _SMALL
@@ -309,7 +309,7 @@ class Wishes:
         self._items, self._sums, self._gives, self._spare = items, sums, gives, spare
         self._strided = sum([1 for item in items if item & STRIDED])
         self._left = (contractions, unfolds, min(NEVER, unfolds + expands))
-        # The first of equal items is assigned first.
+        # The first of equal coordinates is assigned first.
         self._twins = [3 << i for i in range(number - 1) if items[i] == items[i + 1]]
         self._best, self._enough = limit + 1, enough
         options: dict[int, list[_Option]] = {}
@@ -333,7 +333,7 @@ class Wishes:
         return self._best if self._best <= limit else NEVER if limit >= NEVER - 1 else limit + 1
 
     def _options(self, wanted: int, number: int) -> list[_Option]:
-        """Return the items that may become axes of this size, the fewest steps first."""
+        """Return the coordinates that may become axes of this size, the fewest steps first."""
         sums, is_ratio = self._sums, self._reach.ratios
         fewest = masks(number, min(number, self._best))
         try:
@@ -355,7 +355,7 @@ class Wishes:
     def _assign(
         self, free: int, chosen: tuple[_Option, ...], cost: int, windows: int, lacking: int, missing: int
     ) -> None:
-        """Assign some of the ``free`` items to the next group; ``cost`` counts MERGEs, SPLITs and REDUCEs so far."""
+        """Assign some ``free`` coordinates to the next group; ``cost`` counts MERGEs, SPLITs and REDUCEs so far."""
         self.effort.tick("looking for the distance to what is wished")
         gives, twins, groups = self._gives, self._twins, self._groups
         options, need = groups[len(chosen)]
@@ -377,7 +377,7 @@ class Wishes:
     def _close(
         self, rest: int, chosen: tuple[_Option, ...], cost: int, windows: int, lacking: int, missing: int
     ) -> None:
-        """Eliminate the rest: demanded windows by UNFOLDs, all other items as cheaply as possible."""
+        """Eliminate the rest: demanded windows by UNFOLDs, all other coordinates as cheaply as possible."""
         contractions, unfolds, one_each = self._left
         if windows > unfolds:
             return
