@@ -72,7 +72,7 @@ def lacks_shapes(net: nn.Module) -> str | None:
 
 
 def check_shapes(net: nn.Module) -> None:
-    """Refuse a network with an uninitialised lazy layer. Raises SpecError with the name of a tensor in it."""
+    """Refuse a network with an uninitialised lazy layer. Raises SpecError with the name of a tensor in the layer."""
     name = lacks_shapes(net)
     if name is not None:
         raise SpecError(

@@ -222,7 +222,7 @@ def free_bytes() -> float:
 def check_room(what: str, size: float) -> None:
     """Check, before an allocation, that this machine has ``size`` bytes of free memory.
 
-    Raises TooLargeError if the machine has less; the message begins with ``what``.
+    Raises TooLargeError if the machine has less memory; the message begins with ``what``.
     """
     if size > _SMALL_BYTES and size > (free := free_bytes()):
         comparison = f"expected at most {_gib(free)}, which is free here, found {_gib(size)}"

@@ -377,7 +377,7 @@ class Searched(Protocol):
     """A system with a space that can be searched."""
 
     def space(self, request: SpaceRequest) -> OperatorSpace:
-        """Return the space that is searched for these layers. Raises SpecError if there is no space."""
+        """Return the space that is searched for these layers. Raises SpecError if the layers have no space."""
 
 
 @runtime_checkable

@@ -36,7 +36,7 @@ class Plain(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
-        """Return the struct for a result of :meth:`to_dict`. Raises FormatError for any other data."""
+        """Return the struct for a result of :meth:`to_dict`. Raises FormatError for data of another form."""
         try:
             return msgspec.convert(data, cls)
         except msgspec.ValidationError as error:

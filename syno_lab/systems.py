@@ -235,7 +235,7 @@ def opened(value: Any, *, besides: Iterable[str] = ()) -> Any:
     """Return the known operator of a name, or the text of the file at a path; any other value unchanged.
 
     The text of an operator's file or of a session is returned unchanged too. ``besides`` lists further expected values,
-    for the message. Raises FormatError if the file cannot be read; SynoError for other text.
+    for the message. Raises FormatError if the file cannot be read; SynoError for text that names no operator.
     """
     if not isinstance(value, str | Path) or (isinstance(value, str) and value.lstrip().startswith(_TEXTS)):
         return value

@@ -74,7 +74,7 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     @classmethod
     def from_dict(cls, found: object) -> UserCode:
-        """Convert plain data to code. Raises CodeError for any other data."""
+        """Convert plain data to code. Raises CodeError for data of another form."""
         try:
             return msgspec.convert(found, cls)
         except msgspec.ValidationError:
@@ -98,7 +98,7 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         return cast("Callable[..., Any]", value)
 
     def value(self) -> Any:
-        """Run the source in this process and return the value of the name. Only for code that the user has named.
+        """Run the source in this process and return the value of the name. The user must have named the code.
 
         The source can import modules beside its file; ``sys.path`` has priority. Raises CodeError in one line if the
         code fails or ends the process, or if an imported module has changed since the code was named.

@@ -279,7 +279,7 @@ _PICKLE_ERRORS = (
 def _unpickle(path: Path, raw: bytes) -> Any:
     """Read a pickle of dictionaries, lists, strings, numbers and uint8 arrays; refuse any other content.
 
-    Raises DataError for any other file. No code of the file runs.
+    Raises DataError for a file with other content. No code of the file runs.
     """
     try:
         _check_opcodes(raw)

@@ -56,7 +56,7 @@ class Begun:
 
     @property
     def said_settings(self) -> Settings:
-        """All settings, for the result. The returned type declares only settings that readers of a result use."""
+        """All settings. The returned type declares only the settings that readers of a result use."""
         return cast(Settings, self.settings)
 
     def end(self, result: Searched, fields: Sequence[str]) -> dict[str, JSON]:

@@ -1,4 +1,4 @@
-"""Prepares a user's own network and data for a search in rungs: names, choice of layers, checks."""
+"""Prepares a user's own network and data for a search in rungs: names, choice of layers, checks of the network."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Standing:
         return self.states.total()
 
     def best(self, share: float) -> Best | None:
-        """Return the discovered operator with the highest reward within a share of the FLOPs; of equals the first."""
+        """Return the first discovered operator with the highest reward within a share of the FLOPs."""
         return self._best(b for b in self._finished if b.known is None and b.ratio <= share)
 
     @property

@@ -53,7 +53,7 @@ class Layer:
 
 
 def layers_of(operator: Operator, sites: Sequence[Site], strides: Strides) -> list[Layer]:
-    """Return ``operator`` with its binding for each size of layers. Raises SpecError where it does not fit a layer."""
+    """Return ``operator`` with its binding for each size of layers. Raises SpecError if a layer does not fit."""
     text = operator.to_json()
     layers = []
     for site, slot in zip(sites, system_of(operator).placement(operator, sites, strides).places, strict=True):
@@ -64,7 +64,7 @@ def layers_of(operator: Operator, sites: Sequence[Site], strides: Strides) -> li
 
 
 def baseline_layers(sites: Iterable[Site]) -> list[Layer]:
-    """Return operators that compute the replaced layers. Raises SpecError for a layer without such an operator."""
+    """Return operators that compute the replaced layers. Raises SpecError for a layer that no operator computes."""
     operators = ((site, *operator_for(site)) for site in sites)
     return _merged(Layer(site.name, operator.to_json(), sizes, site.calls) for site, operator, sizes in operators)
 

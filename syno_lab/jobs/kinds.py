@@ -22,7 +22,7 @@ KINDS: dict[str, str] = {
 #: them; it takes no slot, so that it cannot block the jobs that it waits for.
 RESOURCES: dict[str, dict[str, float]] = {"search": {}}
 ONE_SLOT: dict[str, float] = {"slot": 1}
-#: The kinds of jobs that use the lab's store, and so run only where the lab's folder is. Drivers run there too.
+#: The kinds of jobs that, like drivers, use the lab's store, and so run only where the lab's folder is.
 AT_HOME = ("rungs", "search")
 VARIABLE = "SYNO_LAB_KINDS"
 

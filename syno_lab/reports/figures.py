@@ -146,7 +146,7 @@ def comparisons_figure(result: Mapping[str, JSON]) -> Figure:
 
 
 def layers_figure(operators: Mapping[str, tuple[Operator, Places]]) -> Figure:
-    """Return bars of the FLOPs of each named operator in each layer that it replaces. Raises StoreError for none."""
+    """Return bars of each named operator's FLOPs in each replaced layer. Raises StoreError without operators."""
     if not any(places for _, places in operators.values()):
         raise StoreError("figure of layers: expected an operator in a layer, found none; name a search with finals")
     figure = blank("layer", "FLOPs for one example")

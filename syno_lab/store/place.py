@@ -62,7 +62,7 @@ def has_locks(folder: Path) -> bool:
 def refuse_network(path: Path) -> None:
     """Refuse a path on a network file system, unless the user has set :data:`VARIABLE`.
 
-    Raises StoreError with the remedy.
+    Raises StoreError; the message has the remedy.
     """
     try:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace")

@@ -86,7 +86,7 @@ def finite(value: object) -> float | None:
 
 
 def whole(value: int, name: str, least: int) -> int:
-    """Return an integer that SQLite can store. Raises StoreError for any other value."""
+    """Return an integer that SQLite can store. Raises StoreError for a value that SQLite cannot store."""
     try:
         number = None if isinstance(value, bool) else index(value)
     except TypeError:

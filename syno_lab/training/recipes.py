@@ -88,7 +88,7 @@ def image_recipe(
     """Return SGD with Nesterov's momentum (He et al. 2016, section 4.2), but with one cosine cycle instead of steps.
 
     A training that only a time limit ends has the schedule of :func:`text_recipe`. ``adamw`` selects the optimizer of
-    texts, for networks such as transformers. Raises TrainingError for other names.
+    texts, for networks such as transformers. Raises TrainingError for unknown names.
     """
     numbers = recipe if isinstance(recipe, Numbers) else RECIPES.get(recipe)
     if numbers is None:

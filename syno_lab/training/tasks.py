@@ -33,7 +33,7 @@ _Data = TypeVar("_Data", Dataset, ImageStream)
 
 
 def augmentation(dataset: Dataset | ImageStream, chosen: Augment | bool | None, *, crops: bool = False) -> Augment:
-    """Return the chosen augmentation, or the default for the data. Raises TrainingError for another name.
+    """Return the chosen augmentation, or the default for the data. Raises TrainingError for an unknown name.
 
     The default is ``crop`` for CIFAR (with ``crops`` for all images but digits), ``resized-crop`` for a stream of
     images, and ``none`` for other data.
@@ -267,7 +267,7 @@ class ExampleTask(InBatches):
     def check(self, outputs: object, inputs: Tensor) -> Tensor:
         """Return the module's outputs, or their field ``logits``, if these are logits [B, V] for at least all classes.
 
-        Outputs of ``transformers`` models have a field ``logits``. Raises TrainingError for other outputs.
+        Outputs of ``transformers`` models have a field ``logits``. Raises TrainingError for outputs of another form.
         """
         logits = getattr(outputs, "logits", outputs)
         classes = self._data.classes

@@ -69,7 +69,7 @@ def survey_of(request: TrialRequest, facts: Facts | None = None) -> Survey:
 
 
 def sites_of(request: TrialRequest, facts: Facts | None = None) -> list[Site]:
-    """Return the layers of the request's backbone that an operator replaces. Raises SpecError without such layers."""
+    """Return the layers of the request's backbone that an operator replaces; raise SpecError if there are none."""
     return survey_of(request, facts).select(_selection(backbone(request.backbone), request.options))
 
 

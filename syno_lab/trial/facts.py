@@ -46,8 +46,8 @@ class Facts:
 def facts_of(request: TrialRequest) -> Facts:
     """Return the facts about the request's data.
 
-    Raises DataError if the data is missing; SpecError for an invalid resolution or context, and for folds of data
-    without folds.
+    Raises DataError if the data is missing; SpecError for an invalid resolution or context, and for folds of a text or
+    of own data.
     """
     if request.resolution is not None and request.resolution < 1:
         raise SpecError(f"resolution: expected a whole number from 1 up, found {request.resolution}")

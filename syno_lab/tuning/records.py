@@ -308,7 +308,7 @@ def _target_key(name: str, tvm: str) -> str:
 
 
 def list_records(folder: str | os.PathLike[str]) -> list[dict[str, JSON]]:
-    """List the records in a folder, each with its newest result, for tables. Takes no lock and changes nothing."""
+    """List the records in a folder, each with its newest result, for tables, without a lock and without changes."""
     rows = []
     for path in sorted(Path(folder).glob("*.jsonl")):
         record = read_record(path)

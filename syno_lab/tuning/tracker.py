@@ -195,7 +195,7 @@ class _Link:
 
 
 def tracker_summary(host: str, port: int, deadline_s: float = 5.0) -> TrackerSummary:
-    """List the devices of the tracker at ``host:port``. Raises :class:`TrackerError` if it does not answer in time."""
+    """List the devices of the tracker at ``host:port``. Raises :class:`TrackerError` without an answer in time."""
     with _Link(host, port, time.monotonic() + deadline_s) as link:
         try:
             answer = link.ask([_SUMMARY])
