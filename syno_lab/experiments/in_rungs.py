@@ -94,7 +94,7 @@ def _evidence(
 ) -> tuple[tuple[Rung, ...], bool]:
     """Return the rungs that the lab's validations allow, and whether they allow the probe.
 
-    A continued search keeps the rungs of its plan, and uses the probe if it did so before.
+    A continued search keeps the rungs of its plan, and uses the probe if it used the probe before.
     """
     if earlier.plan is not None:
         return as_begun(rungs_of(settings.training), earlier.plan), earlier.uses_probe

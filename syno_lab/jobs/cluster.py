@@ -1,4 +1,4 @@
-"""The lab's own Dask scheduler and worker. Dask's own commands start these detached processes.
+"""The lab's own Dask scheduler and worker. Dask's own commands start these two detached processes.
 
 One worker process serves the whole machine: it supervises the processes of jobs, in one thread for each. Scheduler and
 worker end when the lab stops them, or after they have been idle. Foreign clusters are only used, never stopped.

@@ -281,7 +281,7 @@ class _Taken(TorchDispatchMode):
         super().__init__()
         plain = (layer for layer in layers if not any(map(is_of_torch, layer._forward_pre_hooks.values())))
         owned = ((layer, name, value) for layer in plain for name, value in layer._parameters.items())
-        # A kept bias may be read by functions. Hooks of torch may read the tensors from which they compute a weight.
+        # A bias is left out: operators keep it. Hooks of torch may read the tensors from which they compute a weight.
         self._owners = {_start(value): layer for layer, name, value in owned if value is not None and name != "bias"}
         self._owners.pop(None, None)
         self._running = running

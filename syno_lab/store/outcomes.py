@@ -28,7 +28,7 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
         train_loss: the mean training loss in nats of the last batches (:data:`syno_lab.training.loop.CLOSING`), while
             the weights still change; None without a completed epoch.
         best_accuracy: the highest accuracy of any epoch, for comparison with papers that report that number.
-        perplexity: for text: the perplexity per token after the last epoch. ``perplexity_per_byte``: the perplexity per
+        perplexity: the perplexity per token of a text after the last epoch. ``perplexity_per_byte``: the perplexity per
             byte of UTF-8, by which texts with different tokens are compared.
         curve: for each epoch ``epoch``, ``train_loss``, ``test_loss``, ``accuracy`` (the measure) and ``seconds``; for
             text also ``perplexity``.

@@ -159,5 +159,5 @@ def _trial(say: Callable[[object], None], _: Callable[[], object], params: dict[
     say(answer)
     if not gc.get_freeze_count():
         # All modules are imported now. The garbage collection at a trial's end took 10 % of the trial's time. After the
-        # freeze, it takes a hundredth of this time.
+        # freeze, the collection takes a hundredth of this time.
         gc.freeze()

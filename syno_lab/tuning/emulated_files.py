@@ -178,7 +178,7 @@ def _fetch(target: Path, part: Path, downloads: Path, report: Report) -> BoardFi
     root.mkdir(parents=True)
     for package in packages:
         _run(["dpkg-deb", "--extract", str(package), str(root)], f"unpack {package.name}")
-    # Newer Debians create these links when a package is installed, not when it is unpacked.
+    # Newer Debians create the links below when a package is installed, not when it is unpacked.
     for name in ("bin", "lib", "sbin"):
         if not (root / name).exists() and (root / "usr" / name).is_dir():
             (root / name).symlink_to(f"usr/{name}")

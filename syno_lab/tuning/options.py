@@ -118,9 +118,9 @@ class TuningOptions:
         session_s: the longest time in seconds that a candidate may occupy a device, including the upload.
         records: a folder to which the schedules are exported as MetaSchedule's own database, for compiling with them
             later (:func:`save_library <syno_lab.codegen.library.save_library>`, :mod:`syno_lab.tuning.network`).
-        store: a folder of records (:mod:`~syno_lab.tuning.records`). Every trial is written there before
-            ``on_progress`` is called, and an interrupted tuning continues from there. If the folder has all trials for
-            this operator, sizes, dtype, target, TVM and board conditions, the recorded result is returned at once
+        store: a folder of records (:mod:`~syno_lab.tuning.records`). Every trial is written to the folder before
+            ``on_progress`` is called; an interrupted tuning continues from it. If the folder has all trials for this
+            operator, sizes, dtype, target, TVM and board conditions, the recorded result is returned at once
             (``from_records``). For a larger budget, only the additional trials are measured.
         start: a folder of records with trials of this program, machine and TVM by any method. The search starts from
             the fastest of these trials: it mutates them, learns from them, and may return one. Trials in this folder do
