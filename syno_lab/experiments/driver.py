@@ -279,7 +279,7 @@ class Driver(Loop):
     def _lower(self, trial: SearchTrial, *, waits: bool) -> None:
         """Lower the limit of FLOPs if a trial is accurate enough.
 
-        ``waits`` delays this while known operators are left, so that the first limit holds for all known operators.
+        ``waits`` delays a lower limit while known operators are left, so that the first limit holds for all of them.
         """
         points, baseline = self.settings.lower_within, self.baseline_accuracy
         if points is None or baseline is None:

@@ -127,7 +127,7 @@ class Funnel(SaidFunnel):
         return funnel
 
     def see(self, counts: Mapping[str, float]) -> None:
-        """Replace counts by a space's higher counts; lower counts lack an earlier process's operators."""
+        """Take a space's count where it is higher; a lower count lacks an earlier process's operators."""
         self.draws |= {name: max(self.draws[name], count) for name, count in counts.items()}
 
     def spend(self, seconds: float) -> None:

@@ -2,7 +2,7 @@
 
 Source: Radford, Wu, Child, Luan, Amodei, Sutskever, Language Models are Unsupervised Multitask Learners, 2019.
 Reference implementation: ``gpt2`` of openai/gpt-2 and of Hugging Face's transformers (``GPT2LMHeadModel``). The small
-model has its 124,439,808 parameters; the authors call the model 117M. The projection to queries, keys and values is a
+model has 124,439,808 parameters too; the authors call the model 117M. The projection to queries, keys and values is a
 single linear layer ``qkv``, which Syno replaces (section 9.3). Shapes: B texts, T tokens, V the vocabulary, D the
 width.
 """

@@ -43,10 +43,10 @@ class Site:
     """A convolution or linear layer of a network on one example.
 
     ``name``: the dotted name, as in ``named_modules``. ``kind``: ``conv2d`` or ``linear``. ``height``, ``width``: the
-    size of its input (1 for a linear layer). ``positions``: the number of vectors that a linear layer is applied to
-    (tokens; 1 for a convolution). ``kernel_size``, ``stride``, ``dilation``: rows and columns. ``flops``: 2 for each
-    multiply-add of one example without the bias, summed over ``calls``, the number of calls by the network. ``params``:
-    the parameters with the bias. ``obstacle``: the reason why no operator can replace the layer, or None.
+    size of the layer's input (1 for a linear layer). ``positions``: the number of vectors that a linear layer is
+    applied to (tokens; 1 for a convolution). ``kernel_size``, ``stride``, ``dilation``: rows and columns. ``flops``: 2
+    for each multiply-add of one example without the bias, summed over ``calls``, the number of calls by the network.
+    ``params``: the parameters with the bias. ``obstacle``: the reason why no operator can replace the layer, or None.
     """
 
     name: str

@@ -52,7 +52,7 @@ class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fiel
             machine does not change.
         budget_s: seconds after which the training counts as ``finished`` (Syno, section 9.3).
         stopping: a rule for early termination, such as ``{"rule": "canvas", "theta": 0.5}``; see :mod:`.stopping`.
-        rivals: earlier trials' curves (the measure of each epoch); the ``stopping`` rule compares with the curves.
+        rivals: earlier trials' curves (the measure of each epoch); the ``stopping`` rule compares this trial's curve.
         retry_oom: whether a trial that runs out of memory is repeated once with half the batch.
         keep_predictions: whether the outcome has the prediction for every image on which it is measured.
         measure_latency: whether the outcome of a finished training has :attr:`TrialOutcome.latency_ms`.

@@ -371,7 +371,7 @@ class _Machine(NamedTuple):
         return cls(busy, stolen, total, None if clock is None else clock.current)
 
     def disturbed_since(self, before: _Machine, threads: int) -> Iterator[str]:
-        """Yield notes on disturbances of a measurement in ``threads`` threads since ``before``."""
+        """Yield notes on disturbances, since ``before``, of a measurement in ``threads`` threads."""
         processors = os.cpu_count() or 1
         if self.total > before.total:
             took = self.total - before.total
