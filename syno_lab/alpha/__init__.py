@@ -62,7 +62,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'syno_lab.alpha' has no attribute {name!r}")
 
 
-# The modules of graphs and networks import no pictures, files or properties: their methods for these are added here.
+# Methods for pictures, files and properties are added here: the modules of graphs and networks do not import them.
 _METHODS: dict[type, dict[str, Any]] = {
     Graph: {
         "dot": _drawing.dot,

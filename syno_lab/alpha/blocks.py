@@ -271,7 +271,7 @@ def _is_stage(graph: Graph, nodes: frozenset[int]) -> bool:
 
 
 def _after(graph: Graph, nodes: frozenset[int]) -> frozenset[int]:
-    """Return the nodes that depend on these nodes, and the weights that only such nodes use."""
+    """Return the nodes that depend on these nodes, and the weights that only the returned nodes use."""
     after = graph.after(nodes) - nodes
     for number in range(len(graph.nodes) - 1, -1, -1):
         users = graph.users[graph.tensor(number)]
@@ -282,7 +282,7 @@ def _after(graph: Graph, nodes: frozenset[int]) -> frozenset[int]:
 
 
 def _split(graph: Graph, stages: list[tuple[str, frozenset[int]]]) -> Network:
-    """Split a graph into the stages and the parts before, between and after them."""
+    """Split a graph into the stages and the parts before, between and after the stages."""
     parts: list[tuple[str, frozenset[int]]] = []
     rest = frozenset(range(len(graph.nodes)))
     for name, nodes in stages:

@@ -80,7 +80,7 @@ class Possible:
     Attributes:
         change: the change.
         kind: whether the new value is weaker or stricter; ``other`` for a change between two shapes.
-        effect: one line with the draft's distance before and after; or the line says that no step leads to the value.
+        effect: one line: the draft's distance before and after the change, or that no step leads to the value.
         is_feasible: whether steps may lead to the wanted value.
     """
 

@@ -166,7 +166,7 @@ def _covers(outer: int, size: int, stride: int, length: int, apart: int) -> bool
         return False
     common = gcd(stride, apart)
     step, apart = stride // common, apart // common
-    if step < apart:  # a slice skips no position, but must start late enough in its first
+    if step < apart:  # a slice skips no position, but must start late enough in its first position
         late = (length - 1) * apart - (size - 1) * step
         apart_starts = gcd(size * step, apart)
         if outer >= apart // apart_starts:  # slices start at all multiples of apart_starts

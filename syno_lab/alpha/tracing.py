@@ -53,7 +53,7 @@ class Opaque:
     """The call of an opaque node, with all that is needed to repeat the call.
 
     Attributes:
-        call: the call; a :class:`.Value` stands for each input tensor. They are the last inputs of the node.
+        call: the call; a :class:`.Value` stands for each input tensor. The tensors are the last inputs of the node.
         number: the index of the node's tensor among the results of the call.
         taken: for each input tensor of the call, the order of axes, as in :class:`Placed`.
         axes: the order of axes of the node's tensor, as in :class:`Placed`.

@@ -286,7 +286,7 @@ class Growing:
         return kinds
 
     def grow(self, rng: random.Random, fcs: int) -> Growing | None:
-        """Add a random primitive and return the draft with it; None where none fits. ``fcs`` as for :meth:`kinds`."""
+        """Return the draft with a random primitive; None if no primitive fits. ``fcs`` as for :meth:`kinds`."""
         kinds = self.kinds(fcs)
         point = rng.random()
         for number, (chance, names) in enumerate(kinds):
@@ -304,7 +304,7 @@ class Growing:
         return self._take_any(kinds[-1][1], rng) if kinds else None
 
     def _take_any(self, names: Sequence[str], rng: random.Random) -> Growing | None:
-        """Add a primitive with one of these names, each equally likely if it applies; None if none applies."""
+        """Add a primitive with one of these names, each equally likely if it applies; None if no name applies."""
         waiting = list(names)
         while waiting:
             index = int(rng.random() * len(waiting))

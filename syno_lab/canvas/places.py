@@ -95,7 +95,7 @@ class Budget:
     """Limits of a kernel's costs, summed over all replaced convolutions; None is no limit.
 
     Attributes:
-        max_flops, max_params: the most FLOPs for one example, and the most weight elements, which the solver uses up.
+        max_flops, max_params: the limits of FLOPs for one example and of weight elements, which the solver uses up.
         min_flops, min_params: the least FLOPs and weight elements of the result.
 
     Raises SpecError where a limit is no whole number from 1 up, or a lower limit is above the upper limit.

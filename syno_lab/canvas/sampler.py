@@ -64,8 +64,8 @@ class Sampler:
         fcs: the least and the largest number of FCs.
         groups: the number of groups; None: drawn from the common divisors of the channels.
         include: names of the allowed primitives; None: all.
-        must_have: names of the required primitives, each at least once. Kernels with all of these names are then drawn
-            much more often.
+        must_have: names of the required primitives, each at least once. Kernels with all required primitives are then
+            drawn much more often.
         must_mix: whether a kernel must read neighbours along both axes of the image.
         prefers_free: whether kernels with dynamic variables, which can use up the budget, are drawn more often.
         normalise: whether results of FCs are normalised (:class:`.Kernel`); the cost includes the normalisation.

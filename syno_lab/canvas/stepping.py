@@ -55,7 +55,7 @@ class _Budget(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class _Room(msgspec.Struct, forbid_unknown_fields=True):
-    """See :class:`.Room`; the least costs follow from the places and the budget."""
+    """The record of a :class:`.Room`; the least costs follow from the places and the budget."""
 
     primitives: int
     width: int
@@ -88,7 +88,7 @@ class _Step(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """See :class:`.text.PlaceRecord`; tensors are numbered as in :mod:`syno_lab.canvas.kernel`."""
+    """A :class:`.text.PlaceRecord`; tensors are numbered as in :mod:`syno_lab.canvas.kernel`."""
 
     parent: int | None = None
     step: _Step | None = None

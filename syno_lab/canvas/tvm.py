@@ -1,7 +1,7 @@
 """TVM modules of operators: one PrimFunc with a ``te.compute`` for each primitive that computes (Canvas, section 7).
 
 A tensor has the batch as its first axis, then one axis for each filled slot of its shape. If the template runs in
-several parts, they follow each other on the first of these axes: channel c of part a has index a·C + c. Groups and
+several parts, the parts follow each other on the first of these axes: channel c of part a has index a·C + c. Groups and
 windows are views without a stage of their own. A stage reads the tensor before the views, or a copy of that tensor with
 a border of zeros. An FC after unfolds and a group is one direct convolution, which MetaSchedule tiles.
 

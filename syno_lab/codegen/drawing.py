@@ -222,7 +222,7 @@ class _Drawing:
         )
 
     def _ranks(self) -> None:
-        """Write the rows of nodes; if the picture is not steady, write only the input on top and the output below."""
+        """Write the rows of nodes; without fixed positions, write only the input on top and the output below."""
         if not self.is_steady:
             # Reductions are drawn where they are used, because beside the output their lines would cross more lines.
             self.lines += ["{ rank=min; x }", "{ rank=max; y }"]

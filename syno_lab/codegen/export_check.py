@@ -58,7 +58,7 @@ def checked_binding(operator: Operator, binding: Binding) -> dict[str, int]:
 def filled(shape: tuple[int, ...], number: int) -> Array:
     """Return integers from -5 to 5 without a simple pattern, so that sums of their products are exact in float64.
 
-    Each tensor of a check gets another ``number``. Exported Python files hold the same formula.
+    Each tensor of a check gets a different ``number``. Exported Python files hold the same formula.
     """
     i = np.arange(prod(shape), dtype=np.int64) % 9973
     return np.asarray(((31 * i * i + 17 * i + 5 * number) % 11 - 5).astype(np.float64).reshape(shape))

@@ -127,7 +127,7 @@ def describe(name: str) -> Described | str | None:
             f'{{"kind": "llvm", "mcpu": "cortex-a78"}}, found {quoted(name)}'
         )
     names = nearest(kind, TARGETS)
-    if not options and "/" not in kind and likeness(kind, names[0]) > _ALIKE:  # no kind of TVM resembles a name here
+    if not options and "/" not in kind and likeness(kind, names[0]) > _ALIKE:  # no TVM kind resembles a target name
         raise SynoError(f"there is no target {quoted(name)}; there are {', '.join(names)}, and TVM's tags and kinds")
     return {"kind": kind, **dict(_option(option) for option in options)} if options else kind
 

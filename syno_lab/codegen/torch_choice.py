@@ -103,7 +103,7 @@ def _measured(operator: Operator, binding: dict[str, int], make: Callable[[Form]
 
 
 def least(times: dict[Form, list[float]]) -> Form:
-    """Return the form with the least median time, or the default form unless that time is ``NEAR`` times lower."""
+    """Return the form with the least median time; the default if this is not below ``NEAR`` times its time."""
     medians = {form: statistics.median(seconds) for form, seconds in times.items()}
     default, best = next(iter(times)), min(medians, key=medians.__getitem__)
     return best if medians[best] < NEAR * medians[default] else default

@@ -1,15 +1,15 @@
 """Budgets of FLOPs, parameters and memory: check an operator, and compute bounds for a state.
 
-A bound holds for every operator that steps within the space can make from a state. The bounds assume the plan with the
+A bound holds for every operator that a state can become by steps within the space. The bounds assume the plan with the
 fewest FLOPs (:mod:`syno_lab.ir.plan`, the *rfactor* of Syno, section 8) and the first binding:
 
 * *Parameters*: a weight never changes once it is made, so steps only add parameters; a further weight adds at least 1.
 * *Memory*: the input, the output and the weights.
 * *FLOPs*: read an operator from the input to the output. Undoing a view keeps the number of elements; UNFOLD, EXPAND
   and coordinates given to a weight multiply the number by a *gain*. A STRIDE removes at most the elements that its
-  window has added. A stage with a weight takes 2 FLOPs an iteration, and has undone all nodes above the weight. It
-  iterates over the input's elements, times these nodes' gains, divided by the sizes of earlier REDUCEs, which do not
-  index the weight. The stage also iterates over the weight's coordinates. Any first stage iterates over the input.
+  window has added. A stage with a weight takes 2 FLOPs an iteration, and has undone all nodes above the weight. The
+  stage iterates over the input's elements, times these nodes' gains, divided by the sizes of earlier REDUCEs, which do
+  not index the weight. The stage also iterates over the weight's coordinates. Any first stage iterates over the input.
 * An operator takes at most the FLOPs of one stage with all loops: over the output and the REDUCEs, which come first.
 """
 

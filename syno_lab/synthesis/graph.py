@@ -35,7 +35,7 @@ _WHICH = {primitive: which for which, primitive in enumerate(LIMITED)}
 class Graph(Gifts):
     """The search space of one spec under one table of rules."""
 
-    #: The number of spare steps from which on a move's distance is guessed.
+    #: With this number of spare steps or more, a move's distance is guessed.
     SPARE = 3
     #: The factors on the probability of an UNFOLD that serves a wish: with a window that a weight shares, and with a
     #: window that no weight shares.
@@ -191,7 +191,7 @@ class Graph(Gifts):
                 return None
             used = (*used[:which], used[which] + 1, *used[which + 1 :])
         if stage.near >= 0:
-            # Far from the limit, every view may lead to the input. The distance after such a view is guessed here, and
+            # Far from the limit, every view may lead to the input. The distance after a view is guessed first, and
             # computed when the move is taken.
             need = max(0, stage.near + self._further(node, operands, added))
         else:
@@ -325,7 +325,7 @@ class _Stage:
     Attributes:
         node: the node of the sweep.
         active: the index of the coordinate.
-        passed: the indices of the coordinates that have passed before it, sorted by feature.
+        passed: the indices of the coordinates that have passed before the coordinate, sorted by feature.
         items: all coordinates in the form for the distance.
         sorted_items: ``items``, sorted.
         alike: whether the coordinate is a reduction and an equal reduction still waits.

@@ -112,7 +112,7 @@ def _is_one_reduction(spec: Spec, *operands: Coordinate) -> bool:
 
 
 def rest_of(coordinate: Coordinate) -> Size | None:
-    """Return the reduction's size without this digit of it; None if several MERGEs made the digit."""
+    """Return a reduction's size without one of its digits; None if several MERGEs made the digit."""
     (operand,) = coordinate.node.operands
     return operand.size / coordinate.size if operand.is_reduction else None
 

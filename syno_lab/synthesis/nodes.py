@@ -435,7 +435,7 @@ class Nodes:
         spent: tuple[int, ...],
         must_contract: bool = False,
     ) -> int:
-        """Return a lower bound of the steps from these sorted items to an operator; above ``limit`` it is inexact.
+        """Return a lower bound of the steps from the sorted ``items`` to an operator; above ``limit`` it is inexact.
 
         With wishes, the operator must also meet the wishes.
         """

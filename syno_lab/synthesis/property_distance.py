@@ -210,7 +210,7 @@ def _text(spec: Spec, wish: Wish) -> str:
 
 
 class _Query(NamedTuple):
-    """The facts about a state that the count of steps needs: the state's items and the remaining budgets."""
+    """The facts about a state that the count of steps needs: the state's coordinates and the remaining budgets."""
 
     spec: Spec
     items: list[tuple[Size, int]]  # size and bits (demands, STRIDED) of each data coordinate
@@ -244,7 +244,7 @@ class _Query(NamedTuple):
         return _Query(self.spec, items, self.used + Counter((step.primitive,)), reduces)
 
     def ways(self, wishes: Wishes) -> Iterator[tuple[list[tuple[Size, int]], int]]:
-        """Yield the items with the REDUCEs that the input needs, and the number of further REDUCEs allowed."""
+        """Yield coordinates with the REDUCEs that the input needs, and the number of further REDUCEs allowed."""
         if self.reduces is None:
             yield self.items, 0
             return
@@ -263,7 +263,7 @@ class _Query(NamedTuple):
         return budgets.contractions, budgets.unfolds, budgets.expands
 
     def plan(self, wishes: Wishes) -> tuple[Plan, list[tuple[Size, int]]]:
-        """Return a plan for a shortest way, and the items that its indices refer to."""
+        """Return a plan for a shortest way, and the coordinates that its indices refer to."""
         plans = []
         for number, (items, spare) in enumerate(self.ways(wishes)):
             items = sorted(items, key=_packed)

@@ -65,9 +65,9 @@ class Sampler:
         unordered: input axes whose inner order is free in the final match; of operators that differ only in the order,
             the sampler returns one (:mod:`syno_lab.synthesis.orders`).
         seed: the seed of the draws; None draws a seed, which ``.seed`` stores.
-        spread: whether draws from a space too large to count spread over the space, with few draws from one node.
-            Otherwise draws list the neighbourhood of one node after the other: more operators per second, but many of
-            them similar (:class:`syno_lab.synthesis.walks.Walker`).
+        spread: whether draws from a space too large to count spread over the space, with few draws from one node. If
+            False, draws list the neighbourhood of one node after the other: more operators per second, but many of them
+            similar (:class:`syno_lab.synthesis.walks.Walker`).
         weight_limits: which limits of occurrences also bind the dimensions of weights: ``"free"`` means none,
             ``"primary"`` means those of primary variables, not of coefficients. ``C_out: 0`` then keeps C_out out of
             weights, and ``H: 0, W: 0`` keeps operators equivariant under translation.
@@ -175,7 +175,7 @@ class Sampler:
     def sample(self, *, should_stop: Stop | None = None, seconds: float | None = None) -> Operator:
         """Draw a random canonical operator within all budgets. Repeated calls can return the same operator again.
 
-        If :attr:`is_uniform`, each operator of :meth:`enumerate` is equally likely. Otherwise operators in sparse parts
+        If :attr:`is_uniform`, each operator of :meth:`enumerate` is equally likely. If not, operators in sparse parts
         of the space are more likely than others; ``benchmarks/README.md`` has measurements.
 
         Args:

@@ -51,7 +51,7 @@ class Beginnings(ABC):
 
     @abstractmethod
     def note(self, nodes: int, paths: int) -> None:
-        """Note how many nodes the last walk added and how many paths it counted."""
+        """Record how many nodes the last walk added and how many paths it counted."""
 
     @abstractmethod
     def reward(self, new: int) -> None:

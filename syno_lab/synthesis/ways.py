@@ -281,7 +281,7 @@ class Instead:
 
     Attributes:
         back: the number of steps to undo first, which are the steps that the rule rewrites.
-        steps: the steps to take then: the undone steps that the rule does not change, followed by ``canonical``.
+        steps: the steps to take next: the undone steps that the rule does not change, followed by ``canonical``.
         canonical: the steps on the right side of the rule; empty if undoing alone suffices.
         state: the state after all steps.
     """
