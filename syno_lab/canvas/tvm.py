@@ -369,8 +369,8 @@ class _Writer:
         return self._compute(tensor, lambda n, a, at: element(n, a, at, right.filled[longest]), name)
 
 
-#: MetaSchedule's rules may generate wrong code for an untiled sum that a later stage reads. They move the sum into that
-#: stage's loops, and terms count several times (syno_lab.codegen.tvm_stage). "None" turns the rules off.
+#: MetaSchedule's rules may generate wrong code for an untiled sum that a later stage reads. The rules move the sum into
+#: that stage's loops, and terms count several times (syno_lab.codegen.tvm_stage). "None" turns the rules off.
 _UNSCHEDULED = {"schedule_rule": "None"}
 
 

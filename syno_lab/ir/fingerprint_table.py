@@ -240,7 +240,7 @@ def _joint(columns: list[Array], rows: int) -> tuple[Array, int]:
 
 def _determines(big: Array, elements: int, small: Array) -> bool:
     value = np.zeros(elements, dtype=np.int64)
-    value[big] = small  # any term's small; all are equal if big determines small
+    value[big] = small  # of any term; all terms are equal if big determines small
     return bool((value[big] == small).all())
 
 

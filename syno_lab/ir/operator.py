@@ -197,7 +197,7 @@ class Operator:
         *,
         should_stop: Stop | None = None,
     ) -> ReceptiveField:
-        """Find the input elements that contribute to output elements, and count the terms that read each.
+        """Find the input elements that contribute to output elements, and count the terms that read each element.
 
         Args:
             index: one entry for each output axis: a number, or None (or ``:``) for the union over the axis. A single
@@ -272,8 +272,8 @@ class Operator:
             scale: a constant factor outside the pGraph: 1/K² turns sum pooling into average pooling.
             compile: whether to run ``forward`` through ``torch.compile`` from the first call on (on a CPU this needs a
                 C++ compiler).
-            recompute: whether the backward pass computes a stage again instead of storing its intermediates. None means
-                only where an intermediate has more than eight times the elements of input and output together.
+            recompute: whether the backward pass computes a stage again instead of storing its intermediates. None: only
+                where an intermediate has more than eight times the elements of input and output together.
             order: the plan. ``"naive"`` multiplies and sums in one stage, weight after weight, for comparisons.
                 ``"measured"`` takes the fastest of several equivalent forms, timed on this CPU (at most a second or so,
                 once for each shape). The choice, and so the rounding, may differ between machines.

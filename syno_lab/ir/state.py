@@ -143,7 +143,7 @@ class State:
     """A partial pGraph over ``spec``; :meth:`apply` returns the next state.
 
     Attributes:
-        data: the coordinates on top of the data tensor; a complete state's match the input.
+        data: the coordinates on top of the data tensor; in a complete state they match the input.
         reductions: the reduction iterators, in order of creation.
         weights: the weights, in order of creation.
         expanded: the coordinates dropped by EXPAND.

@@ -128,9 +128,9 @@ class _Space:
     def weighted(self, node: SearchNode, left: int) -> list[tuple[Move, float]]:
         """Return the moves from ``node`` that lead to an operator, with their weights; cached.
 
-        Every random descent starts at the root, which may have thousands of moves. If there are too many to list, the
-        result is a fixed random part of them. The cache is cleared when it grows too large; new results equal the old
-        results.
+        Every random descent starts at the root, which may have thousands of moves. If there are too many moves to list,
+        the result is a fixed random part of them. The cache is cleared when it grows too large; new results equal the
+        old results.
         """
         if node is self.graph.root:
             return self._weighted_first(left)
@@ -177,7 +177,7 @@ class _Space:
 
 
 def key_of(node: SearchNode, left: int) -> int:
-    """Return the key of a partial state. The key of a node that the graph has removed from memory is the same later."""
+    """Return the key of a partial state. A node that the graph has removed from memory gets the same key later."""
     return node.name << 16 | left
 
 

@@ -19,11 +19,11 @@ MOST_TERMS = 1 << 16
 def traits(operator: Operator, binding: Binding) -> dict[str, int]:
     """Return traits by name, for :meth:`syno_lab.search.protocol.State.traits`, at the sizes of ``binding``.
 
-    For each input axis two traits are the number of positions that the middle output element reads, and whether that is
-    all. Further traits are the effective ranks of the kernel (:mod:`syno_lab.pgraphs.probe`), the multiply-adds for an
-    output element, and the parameters. Numbers are logarithms to base 2 (doubled for positions and ranks), so that
-    equal factors are equal differences. Axes that need more than :data:`MOST_TERMS` terms, and ranks of too large
-    kernels, have no traits.
+    For each input axis two traits are the number of positions that the middle output element reads, and whether these
+    are all positions. Further traits are the effective ranks of the kernel (:mod:`syno_lab.pgraphs.probe`), the
+    multiply-adds for an output element, and the parameters. Numbers are logarithms to base 2 (doubled for positions and
+    ranks), so that equal factors are equal differences. Axes that need more than :data:`MOST_TERMS` terms, and ranks of
+    too large kernels, have no traits.
     """
     bound = operator.complete_binding(binding)
     words: dict[str, int] = {}

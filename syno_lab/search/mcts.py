@@ -7,10 +7,10 @@ policy is UCT: in the tree, values of nodes choose the path; below the tree, ste
 
 * Progressive widening: a node with n searches has at most ``ceil(width * n**growth)`` open children (Coulom, Computing
   Elo ratings of move patterns in the game of Go, 2007; Chaslot and others, 2008).
-* RAVE (optional: :data:`RAVE` with :func:`.tree.rave`) values an action wherever it was taken. The values are those of
-  the nearest ancestor with enough rewards (GRAVE: Cazenave, Generalized rapid action value estimation, 2015). Random
-  descents use the root's values (MAST: Finnsson and Björnsson, Simulation-based approach to general game playing,
-  2008). The values choose the new child among a few children that are drawn by weight.
+* RAVE (optional: :data:`RAVE` with :func:`.tree.rave`) values an action wherever it was taken. Values of actions are
+  those of the nearest ancestor with enough rewards (GRAVE: Cazenave, Generalized rapid action value estimation, 2015).
+  Random descents use the root's values (MAST: Finnsson and Björnsson, Simulation-based approach to general game
+  playing, 2008). The values choose the new child among a few children that are drawn by weight.
 * Virtual loss (optional): an outstanding operator counts as a loss, and not only as a visit, until its reward is told.
   The next search then takes another path (Chaslot, Winands and van den Herik, Parallel Monte-Carlo tree search, 2008).
 """
@@ -219,7 +219,7 @@ class MonteCarloTreeSearch(Search):
         return None
 
     def _knower(self, path: Sequence[Place]) -> Record:
-        """Return the record whose values of actions count: the last of ``path`` with enough rewards, or the root's."""
+        """Return the record whose values of actions apply: the last of ``path`` with enough rewards, or the root's."""
         for place in reversed(path):
             if place.record.rewards.count >= self.settings.trust:
                 return place.record

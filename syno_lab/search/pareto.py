@@ -1,7 +1,7 @@
 """Evolution along the front of the reward and further objectives (αNAS, appendix B.3, Algorithm 2).
 
-Every evaluated operator may be a parent, and none dies. Each choice of a parent draws one objective, and prefers
-operators near the front of the reward against this objective. The front is a curve: its points, sorted by the
+Every evaluated operator may be a parent, and no operator is removed. Each choice of a parent draws one objective, and
+prefers operators near the front of the reward against this objective. The front is a curve: its points, sorted by the
 objective, are joined by straight lines.
 """
 

@@ -2,7 +2,7 @@
 
 A :class:`Place` is a node of the tree: one path from the root. A :class:`Record` holds the statistics of a state; all
 nodes with one key (transpositions) share the record, so they learn together. Each node counts its own visits, because a
-search may have tried a step at one node and not at another. Visits by node are the rule UCT2 of Childs, Brodeur and
+search may have tried a step at one node and not at another. Counting by node is the rule UCT2 of Childs, Brodeur and
 Kocsis, Transpositions and move groups in Monte Carlo tree search, 2008.
 """
 

@@ -3,8 +3,8 @@
 The rest of the engine needs no change for a primitive of the user's own. The sizes stay the same, so the shape
 distance, the budgets and the match with the input stay valid. The index stays inside its domain, so no bound is added.
 The reference, PyTorch, TVM, fingerprints and receptive fields evaluate the function itself. A primitive that changes
-sizes, sums over a coordinate or drops a coordinate affects the shape distance's proof and the bounds of budgets. Such a
-primitive must be a class in :mod:`syno_lab.ir.primitives.table`, with its cases in the package ``synthesis``.
+sizes, sums over a coordinate or drops one affects the shape distance's proof and the bounds of budgets. A primitive of
+these kinds must be a class in :mod:`syno_lab.ir.primitives.table`, with its cases in the package ``synthesis``.
 
 An operator's file has the primitive's name and a digest of what the function computes, but no code. A process can read
 the file if it has added a primitive with the same name and digest.

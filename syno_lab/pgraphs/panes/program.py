@@ -189,7 +189,7 @@ def _cut(line: str, marks: list[_Mark]) -> Pieces:
 
 
 def _lend(operator: Operator, lines: list[Pieces], ids: dict[Coordinate, str]) -> None:
-    """Mark the pieces of derived coordinates, else of iterators, for each coordinate that is not in the text."""
+    """For a coordinate that is not in the text, mark the pieces of derived coordinates, else of its iterators."""
     shown = {node for line in lines for piece in line for node in piece.get("ids", ())}
     users: dict[Coordinate, set[Coordinate]] = {}
     for coordinate in ids:
