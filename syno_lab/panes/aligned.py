@@ -100,7 +100,7 @@ def _equal(rows: Sequence[_Row], number: int, step: TracedStep) -> _Row | None:
 def _alike(
     rows: Sequence[_Row], number: int, trace: Sequence[TracedStep], homes: Sequence[_Row | None]
 ) -> list[tuple[int, _Row]]:
-    """Return each step without an equal step but with a similar step: its index in the trace, and that step's row."""
+    """Return for each step that has only a similar step its index in the trace, and the similar step's row."""
     pairs = []
     for place, (step, home) in enumerate(zip(trace, homes, strict=True)):
         if home is not None:
