@@ -207,7 +207,7 @@ class Lines:
         if len(sizes) > 1:
             self.assign(factor, f"{factor.name}.unflatten({place}, {tuple(sizes)})")
 
-    # -- write pending views -------------------------------------------------------------------------------------------
+    # -- write pending views -----------------------------------------------------------------------------------------
 
     def pad(self, factor: Factor, pads: dict[int, tuple[int, int]]) -> None:
         """Write ``F.pad`` with zeros for each axis; a negative number removes elements."""
@@ -306,7 +306,7 @@ class Lines:
         for part in factor.merged.pop(coordinate, ()):
             self._forget(factor, part)
 
-    # -- pending copies ------------------------------------------------------------------------------------------------
+    # -- pending copies ----------------------------------------------------------------------------------------------
 
     def copies_of(self, factor: Factor, coordinate: Coordinate) -> Copies | None:
         """Return the pending copies whose first digit is ``coordinate``; None if there are no such copies."""

@@ -221,7 +221,7 @@ def style(page: Page) -> Iterator[None]:
             log.setLevel(before)
 
 
-# -- long labels and legends -------------------------------------------------------------------------------------------
+# -- long labels and legends -----------------------------------------------------------------------------------------
 
 _LETTER = 0.58  # The width of a letter, in font sizes.
 _SMALL = 0.85  # The size of a legend's letters, in font sizes.

@@ -198,7 +198,7 @@ def operator_2() -> Operator:
 
     The paper describes a variant of OPERATOR 1 with less than a quarter of conv2d's parameters. The variant resembles
     two 1-D convolutions with weights connected using SHARE in a similar manner. The lab's authors do not know its
-    figure. The lab convolves along the width and along the height. The weights share the bottleneck m:
+    figure. One convolution runs along the width, one along the height. The weights share the bottleneck m:
 
     ``Z[n, a, m, h, w] = sum_{c,q} X[n, a*(C_in/g)+c, h, w+q-K/2] W1[a*(C_in/g)+c, q, m]``, m < C_out/(g*s);
     ``Y[n, o, h, w] = sum_{a,p,m} Z[n, a, m, h+p-K/2, w] W2[a, p, m, o]``.
@@ -231,7 +231,7 @@ def half_step_shift() -> Operator:
     return build.finish(n, c, high, build.unfold(w, q))
 
 
-# -- operators without weights: pooling, pixel shuffle, im2col, up-sampling -----------------------------------
+# -- operators without weights: pooling, pixel shuffle, im2col, up-sampling -------------------------------------------
 
 
 def sum_pool() -> Operator:
