@@ -49,7 +49,7 @@ class Facts(NamedTuple):
     Attributes:
         is_empty: whether the part has no terms.
         is_visible: whether no two terms have the same position.
-        finer: for each member a mask of the members that it determines: its element fixes theirs in every term.
+        finer: for each member a mask of the members whose element the member's element determines in every term.
         single: a mask of the members with one element.
         apart: a number that describes all pairs of terms; also used for a member that is not in the part.
         pairs: for each member a number that describes the pairs of terms with the same element of this member.

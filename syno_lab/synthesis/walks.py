@@ -66,10 +66,10 @@ class Beginnings(ABC):
 class _Deck(Beginnings):
     """Takes every multiset of REDUCEs in turn, with few paths from one node, so that draws spread.
 
-    First the number of REDUCEs is chosen, each number once per round; then a multiset of this number, in the same way.
-    Multisets and lengths without new paths are chosen less often, and so are multisets above the budget of FLOPs. One
-    walk takes at most :data:`FEW` paths, or a hundredth of all earlier draws if this is more. In a long draw, no node
-    yields more than one in a hundred paths.
+    First the number of REDUCEs is chosen, each number once per round; then a multiset of this number, each once per
+    round. Multisets and lengths without new paths are chosen less often, and so are multisets above the budget of
+    FLOPs. One walk takes at most :data:`FEW` paths, or a hundredth of all earlier draws if this is more. In a long
+    draw, no node yields more than one in a hundred paths.
     """
 
     SMALL = 1  # count one node only: with two remaining steps, a hundred nodes can follow
