@@ -75,14 +75,7 @@ def compiler() -> Finding:
     with scratch("syno-doctor-") as folder:
         source = folder / "try.cpp"
         source.write_text('#include <vector>\nextern "C" int size() { return std::vector<int>(3).size(); }\n')
-        done = subprocess.run(
-            [path, "-shared", "-fPIC", "-o", str(folder / "try.so"), str(source)],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_DEADLINE_S,
-            check=False,
-        )
+        done = _run([path, "-shared", "-fPIC", "-o", str(folder / "try.so"), str(source)], dict(os.environ))
     if done.returncode != 0:
         return Finding("C++ compiler", False, True, f"{path} cannot link: {_last_line(done.stderr)}", advice)
     return Finding("C++ compiler", True, True, f"{path} links a shared library")
@@ -209,22 +202,26 @@ def _try_python(code: str) -> tuple[bool, str]:
     from syno_lab.processes.process import describe_exit, own_environment
 
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", code],
-            env=own_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_DEADLINE_S,
-            check=False,
-        )
+        done = _run([sys.executable, "-P", "-c", code], own_environment())
     except subprocess.TimeoutExpired:
         return False, f"no answer in {_DEADLINE_S:g} s"
     if done.returncode == 0:
         return True, _last_line(done.stdout)
     message = _last_line(done.stderr)
     return False, f"{describe_exit(done.returncode)}{f': {message}' if message else ''}"
+
+
+def _run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_DEADLINE_S,
+        check=False,
+    )
 
 
 def _version(package: str) -> str:

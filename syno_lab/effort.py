@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -143,12 +143,7 @@ class Effort:
 
     def _add(self, seconds: float | None, should_stop: Stop | None, clock: Callable[[], float]) -> None:
         if should_stop is not None:
-
-            def check_stop(what: str) -> None:
-                if should_stop():
-                    raise StoppedError(f"stopped while {what}")
-
-            self._checks.append(check_stop)
+            self._checks.append(partial(end_if, should_stop))
         if seconds is not None:
             end = clock() + seconds
 

@@ -208,14 +208,9 @@ def _from_class(found: object) -> UserCode:
             "or a file, not at a prompt"
         )
     text = textwrap.dedent("".join(lines[nodes[0].lineno - 1 : nodes[0].end_lineno]))
-    around = {**methods[0].__globals__, **inspect.getclosurevars(methods[0]).nonlocals}
     used = {node.id for node in ast.walk(nodes[0]) if isinstance(node, ast.Name)} - {name}
     parts: dict[str, str] = {}
-    for used_name in sorted(used & around.keys()):
-        try:
-            _collect(used_name, around[used_name], parts)
-        except CodeError as error:
-            raise CodeError(f"{error}, which {quoted(name)} uses: write it inside that class") from None
+    _collect_used(used, methods[0], parts, f"{quoted(name)} uses: write it inside that class")
     source = "from __future__ import annotations\n\n" + "\n".join([*parts.values(), text])
     return UserCode.of(name, source, found.__module__)
 
@@ -229,15 +224,8 @@ def _collect(alias: str, value: object, parts: dict[str, str]) -> None:
     elif isinstance(value, FunctionType) and _is_users(value):
         parts[alias] = ""  # reserve the position, because the function may call itself
         text = _definition(value, alias)
-        around = {**value.__globals__, **inspect.getclosurevars(value).nonlocals}
-        for name in sorted(set(_names(value.__code__)) | set(value.__code__.co_freevars)):
-            if name in around:
-                try:
-                    _collect(name, around[name], parts)
-                except CodeError as error:
-                    raise CodeError(
-                        f"{error}, which {quoted(value.__name__)} uses: write it inside that function"
-                    ) from None
+        used = {*_names(value.__code__), *value.__code__.co_freevars}
+        _collect_used(used, value, parts, f"{quoted(value.__name__)} uses: write it inside that function")
         del parts[alias]
         parts[alias] = text
     elif inspect.isfunction(value) or inspect.isclass(value) or inspect.isbuiltin(value):
@@ -248,6 +236,16 @@ def _collect(alias: str, value: object, parts: dict[str, str]) -> None:
         parts[alias] = f"{alias} = {value!r}\n"
     else:
         raise CodeError(f"cannot send {quoted(alias)}, {kind_of(value)}")
+
+
+def _collect_used(names: set[str], function: FunctionType, parts: dict[str, str], user: str) -> None:
+    """Add the definitions of the names that ``function`` can see; ``user`` ends the message of a refusal."""
+    around = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    for name in sorted(names & around.keys()):
+        try:
+            _collect(name, around[name], parts)
+        except CodeError as error:
+            raise CodeError(f"{error}, which {user}") from None
 
 
 def _is_users(function: FunctionType) -> bool:

@@ -171,9 +171,9 @@ def tiny(tmp_path: Path) -> str:
 @pytest.fixture(scope="session")
 def fetched_board() -> None:
     """Skips where no emulated board was fetched, so that no test downloads anything; one that is broken is an error."""
-    from syno_lab.tuning.emulated_files import boards_folder, find_board, is_fetched
+    from syno_lab.tuning.emulated_files import _record, _target, boards_folder, find_board
 
-    if not is_fetched():
+    if not _record(_target(boards_folder())).exists():
         pytest.skip(f"no emulated board in {boards_folder()}: `syno-lab board --emulate --fetch` fetches one")
     find_board()
 

@@ -91,15 +91,14 @@ REASONS: dict[str, dict[str, str]] = {
         "InPlaceOf.__getattr__ getattr by name": "what the user's own network asks of its layer",
         "InPlaceOf.__setattr__ getattr by name": "what the user's own network sets in its layer",
     },
-    "syno_lab/commands/jobs.py": {"_steer getattr by name": "the words of the commands of this file"},
+    "syno_lab/commands/jobs.py": {"_steering.command getattr by name": "the words of the commands of this file"},
     "syno_lab/commands/lab.py": {"command execv": "JupyterLab, as the command says"},
     "syno_lab/data/cifar.py": {
         "- import pickle": "admits dictionaries, lists, strings, numbers and arrays, and no name: _unpickle"
     },
     "syno_lab/data/datasets.py": {"Dataset.__post_init__ getattr by name": "fields of a value"},
     "syno_lab/doctor.py": {
-        "_try_python subprocess.run": "our own lines",
-        "compiler subprocess.run": "the compiler on the path, with a file of ours",
+        "_run subprocess.run": "our own lines, and the compiler on the path with a file of ours",
     },
     "syno_lab/generated.py": {
         "class_of compile": "text that we generated: numbers, letters of an equation and names made here",
@@ -112,14 +111,13 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "syno_lab/processes/alive.py": {"boot subprocess.run": "sysctl by its path"},
     "syno_lab/jobs/away.py": {"- import distributed": "for the type checker"},
-    "syno_lab/jobs/gpus.py": {"found subprocess.run": "nvidia-smi on the user's own path, without a shell"},
+    "syno_lab/jobs/gpus.py": {"told_by_driver subprocess.run": "nvidia-smi on the user's own path, without a shell"},
     "syno_lab/commands/worker.py": {"command.start Popen": "Dask's own worker, without a shell"},
     "syno_lab/jobs/child.py": {
         "_function getattr by name": "registered kinds; a store names a kind, never a function",
         "_function import_module": "registered kinds; a store names a kind, never a function",
     },
     "syno_lab/jobs/cluster.py": {
-        "Cluster._dask Popen": "Dask's own commands, without a shell",
         "Settings.__post_init__ getattr by name": "fields of a value",
     },
     "syno_lab/jobs/dispatch.py": {
@@ -139,10 +137,8 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "syno_lab/jobs/records.py": {"to_row getattr by name": "fields of a value"},
     "syno_lab/jobs/supervise.py": {
-        "_make_room import distributed": "the worker that we are in",
-        "_pass_on import distributed": "the worker that we are in",
-        "_send_again import distributed": "the worker that we are in",
-        "_start Popen": "our own process",
+        "_send import distributed": "the worker that we are in",
+        "supervise import distributed": "the worker that we are in",
     },
     "syno_lab/reports/icicle.py": {
         "_test getattr by name": "fields of a value, by names in this file",
@@ -185,9 +181,6 @@ REASONS: dict[str, dict[str, str]] = {
         "load_module getattr by name": "the builder of the request: the caller names it, a job one of a system's",
         "load_module import_module": "the builder of the request: the caller names it, a job one of a system's",
     },
-    "syno_lab/tuning/emulated.py": {
-        "_start_server Popen": "the emulator, with a board whose files have their digests in our source"
-    },
     "syno_lab/tuning/emulated_files.py": {"_run subprocess.run": "programs that unpack, by their names"},
     "syno_lab/tuning/explain.py": {
         "schedule_job load_module": "as load_module",
@@ -217,7 +210,7 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "syno_lab/processes/process.py": {
         "output_of subprocess.run": "our own modules, with the paths of what we wrote",
-        "start_child Popen": "our own process",
+        "spawn Popen": "our own processes, Dask's commands, the emulator of a board with digests; without a shell",
     },
     "syno_lab/tuning/network.py": {
         "_write_database JSONDatabase": "a folder of this very call, emptied first",
@@ -238,7 +231,6 @@ REASONS: dict[str, dict[str, str]] = {
         "UserCode.value compile": "a function that the user names in this call or command, or in a job they signed",
         "UserCode.value exec": "the same; trial/own.py says who may call it, and tests/experiments/test_improve.py",
     },
-    "syno_lab/jobs/usage.py": {"UsageMeter._on_gpus subprocess.run": "nvidia-smi, by its name on the path"},
     "syno_lab/tuning/values.py": {"TuningTask.request getattr by name": "fields of a value"},
     "syno_lab/processes/worker.py": {
         "- import multiprocessing": "between our own processes, over pipes",

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -18,6 +18,7 @@ from syno_lab.commands.options import flag, with_options
 from syno_lab.commands.output import say, say_table, table, tell, write_json
 from syno_lab.errors import JobError, SynoError
 from syno_lab.inputs import QUOTED, printable, quoted
+from syno_lab.jobs.records import JobState
 from syno_lab.jobs.trust import code_in, is_signed, unsigned
 
 if TYPE_CHECKING:
@@ -35,12 +36,8 @@ _REQUEST_LENGTH = 2_000
 app = typer.Typer(help="List, watch and control the jobs of a lab.", invoke_without_command=True)
 
 
-#: The states of a job.
-State = Literal["waiting", "running", "paused", "finished", "failed", "cancelled", "poisoned"]
-
-
 KindOption = Annotated[str | None, typer.Option(help="Only jobs of this kind: train, search, tune.")]
-StateOption = Annotated[State | None, typer.Option(help="Only jobs in this state.")]
+StateOption = Annotated[JobState | None, typer.Option(help="Only jobs in this state.")]
 Job = Annotated[int, typer.Argument(metavar="JOB", help="A job's number.")]
 Jobs = Annotated[list[int], typer.Argument(metavar="JOB…", help="Numbers of jobs.")]
 
@@ -67,14 +64,6 @@ def job_row(record: JobRecord) -> dict[str, str]:
         "wall_s": f"{seconds:.1f}",
         "message": message if len(message) <= _MESSAGE_LENGTH else message[: _MESSAGE_LENGTH - 1] + "…",
     }
-
-
-def _check_replaceable(certificate: Path) -> None:
-    """Refuse an existing file that is no certificate, because writing would destroy its content. Raises JobError."""
-    if not certificate.exists():
-        return
-    if not certificate.is_file() or b"-----BEGIN " not in certificate.read_bytes()[:100]:
-        raise JobError(f"--certificate: expected a new file, or one of an earlier certificate, found {certificate}")
 
 
 def left_text(record: JobRecord, seconds: float) -> str:
@@ -116,8 +105,7 @@ def list_jobs(folder: FolderOption = None, kind: KindOption = None, state: State
         records = lab.jobs(kind=kind, state=state)
         if not records:
             say(f"no jobs in {lab.folder}")
-    say_table([job_row(record) for record in records])
-    write_json(records)
+    _say_jobs(records)
 
 
 @app.command()
@@ -148,14 +136,28 @@ def watch(
         records = _follow(lab, jobs or None)
         if not records:
             say(f"no jobs in {lab.folder}")
-    say_table([job_row(record) for record in records])
-    write_json(records)
+    _say_jobs(records)
     return 0 if all(record.state == "finished" for record in records) else NOT_ALL_FINISHED
 
 
 def _steering(action: str, about: str) -> None:
+    """Add a command that performs an action on each job."""
+    runs = action in ("resume", "retry")
+
     def command(jobs: Jobs, folder: FolderOption = None) -> None:
-        _steer(action, jobs, folder)
+        with use_lab(folder, start=runs) as lab:
+            handles = [lab.job(job) for job in jobs]  # look up all jobs first, so that a wrong number changes nothing
+            for handle in handles:
+                record = handle.record()
+                if action not in possible_actions(record):
+                    can = " or ".join(possible_actions(record))
+                    rest = f"; it can be asked to {can}" if can else ""
+                    raise SynoError(f"job {record.id} is {record.state} and cannot be asked to {action}{rest}")
+                getattr(handle, action)()
+            if runs:
+                hand_over(lab)
+            records = [handle.record() for handle in handles]
+        _say_jobs(records)
 
     app.command(name=action, help=about)(command)
 
@@ -194,8 +196,7 @@ def allow(
         allowed = [lab.job(record.id).record() for record in pending]
         if not pending:
             say("nothing to allow: all of these jobs are signed with your key")
-    say_table([job_row(record) for record in allowed])
-    write_json(allowed)
+    _say_jobs(allowed)
 
 
 def _say_request(record: JobRecord) -> None:
@@ -272,7 +273,9 @@ def serve(
     from syno_lab.jobs import Lab
     from syno_lab.jobs.gpus import parse
 
-    _check_replaceable(certificate)
+    is_other = not certificate.is_file() or b"-----BEGIN " not in certificate.read_bytes()[:100]
+    if certificate.exists() and is_other:  # writing would destroy its content
+        raise JobError(f"--certificate: expected a new file, or one of an earlier certificate, found {certificate}")
     count = None if gpus is None else len(parse(gpus))
     settings: dict[str, Any] = {"slots": slots, "gpus": count, "idle_minutes": idle_minutes}
     root = lab_folder(folder)
@@ -303,21 +306,7 @@ def _check_own_lab(root: Path) -> None:
             raise JobError(f"{error}; other machines take jobs from it: copy the lab to a folder of your own") from None
 
 
-def _steer(action: str, jobs: Sequence[int], folder: Path | None) -> None:
-    """Perform an action on each job. Look up all jobs first, so that a wrong number changes nothing."""
-    runs = action in ("resume", "retry")
-    with use_lab(folder, start=runs) as lab:
-        handles = [lab.job(job) for job in jobs]
-        for handle in handles:
-            record = handle.record()
-            if action not in possible_actions(record):
-                can = " or ".join(possible_actions(record))
-                rest = f"; it can be asked to {can}" if can else ""
-                raise SynoError(f"job {record.id} is {record.state} and cannot be asked to {action}{rest}")
-            getattr(handle, action)()
-        if runs:
-            hand_over(lab)
-        records = [handle.record() for handle in handles]
+def _say_jobs(records: Sequence[JobRecord]) -> None:
     say_table([job_row(record) for record in records])
     write_json(records)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -102,18 +103,12 @@ def _merge_absorbed(weights: list[Array]) -> list[Array]:
     if weights and not len(weights[0]):
         return []
     remaining = list(weights)
-    again = True
-    while again:
-        again = False
-        for i, big in enumerate(remaining):
-            for j, small in enumerate(remaining):
-                if i != j and _determines(big, small):
-                    del remaining[j]
-                    again = True
-                    break
-            if again:
-                break
-    return remaining
+    while True:
+        pairs = permutations(range(len(remaining)), 2)
+        absorbed = next((j for i, j in pairs if _determines(remaining[i], remaining[j])), None)
+        if absorbed is None:
+            return remaining
+        del remaining[absorbed]
 
 
 def _determines(big: Array, small: Array) -> bool:

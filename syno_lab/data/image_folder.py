@@ -197,22 +197,18 @@ def decode(path: Path, change: Callable[[Image.Image], Image.Image]) -> NDArray[
 
 def has_transparency(path: Path) -> bool:
     """Return whether the header of a file allows transparent pixels; False for a file that is no image."""
-    try:
-        with _opened(path) as image:
-            return image.has_transparency_data
-    except Exception:  # noqa: BLE001 - Pillow's decoders can raise any exception on a damaged file
-        return False
+    with suppress(Exception), _opened(path) as image:  # Pillow can raise any exception on a damaged file
+        return image.has_transparency_data
+    return False
 
 
 def _size_of(path: Path) -> Size | None:
     """Return the size of the upright image from the file's header; None for a file that is no image."""
-    try:
-        with _opened(path) as image:
-            # Pillow returns the upright size of a TIFF.
-            is_turned = image.format != "TIFF" and image.getexif().get(_ORIENTATION, 1) > 4
-            return (image.width, image.height) if is_turned else (image.height, image.width)
-    except Exception:  # noqa: BLE001 - Pillow's decoders can raise any exception on a damaged file
-        return None
+    with suppress(Exception), _opened(path) as image:  # Pillow can raise any exception on a damaged file
+        # Pillow returns the upright size of a TIFF.
+        is_turned = image.format != "TIFF" and image.getexif().get(_ORIENTATION, 1) > 4
+        return (image.width, image.height) if is_turned else (image.height, image.width)
+    return None
 
 
 def _opened(path: Path) -> Image.Image:

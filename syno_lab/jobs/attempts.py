@@ -39,8 +39,7 @@ def take(ledger: Ledger, number: int, *, holder: tuple[str, str, str] | None = N
 def register(ledger: Ledger, number: int, token: str) -> bool:
     """Record this process as the attempt's child process; return False when no running attempt has the token."""
     with ledger.database.transaction():
-        lease = ledger.lease(number)
-        if lease is None or lease.token != token:
+        if (lease := ledger.lease(number, token)) is None:
             return False
         _put(ledger, replace(lease, child=alive.me()))
     return True
@@ -50,7 +49,7 @@ def adopt(ledger: Ledger, number: int) -> Lease | None:
     """Take over an attempt whose supervisor died and whose child process lives; return its lease, or None."""
     with ledger.database.transaction():
         lease = ledger.lease(number)
-        if lease is None or not lease.is_here or alive.is_alive(lease.supervisor) or not alive.is_alive(lease.child):
+        if lease is None or not lease.is_orphan:
             return None
         adopted = replace(lease, supervisor=alive.me(), beat=lease.beat + 1)
         _put(ledger, adopted)
@@ -60,8 +59,7 @@ def adopt(ledger: Ledger, number: int) -> Lease | None:
 def beat(ledger: Ledger, number: int, token: str) -> bool:
     """Renew the lease of an attempt; return False when this process no longer holds it."""
     with ledger.database.transaction():
-        lease = ledger.lease(number)
-        if lease is None or lease.token != token:
+        if (lease := ledger.lease(number, token)) is None:
             return False
         _put(ledger, replace(lease, beat=lease.beat + 1))
     return True
@@ -70,8 +68,7 @@ def beat(ledger: Ledger, number: int, token: str) -> bool:
 def progress(ledger: Ledger, number: int, token: str, fraction: float, message: str) -> None:
     """Store the progress of an attempt."""
     with ledger.database.transaction():
-        lease = ledger.lease(number)
-        if lease is not None and lease.token == token:
+        if ledger.lease(number, token) is not None:
             ledger.database.write("INSERT OR REPLACE", "syno_progress", PROGRESS, (number, fraction, message))
 
 
@@ -81,8 +78,7 @@ def end(ledger: Ledger, number: int, token: str, ending: Ending) -> bool:
     Raises StoreError where the result is not plain data.
     """
     with ledger.database.transaction():
-        lease = ledger.lease(number)
-        if lease is None or lease.token != token:
+        if ledger.lease(number, token) is None:
             return False
         job = ledger.job(number)
         job = replace(job, wall_s=job.wall_s + ending.wall_s, cpu_s=job.cpu_s + ending.cpu_s)

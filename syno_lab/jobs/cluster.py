@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import shutil
 import signal
 import socket
@@ -34,7 +33,7 @@ from syno_lab.jobs.dispatch import SLOT
 from syno_lab.jobs.endpoint import Endpoint
 from syno_lab.processes import alive
 from syno_lab.processes.alone import take
-from syno_lab.processes.process import cores, last_line, module_command, own_environment
+from syno_lab.processes.process import cores, last_line, module_command, own_environment, spawn
 
 #: The resources that the lab's own workers have.
 COUNTED = frozenset((SLOT, door.HOME))
@@ -154,8 +153,7 @@ class Cluster:
         with self._locked():
             state = self._state()
             if not alive.is_alive(state.scheduler):
-                if alive.is_alive(state.worker):  # end the old worker, which would search for the old scheduler
-                    os.kill(alive.pid_of(state.worker), signal.SIGKILL)
+                alive.kill(state.worker)  # end the old worker, which would search for the old scheduler
                 state = self._start_scheduler()
             if not alive.is_alive(state.worker):
                 state = self._keep(state, worker=self._start_worker(state))
@@ -201,9 +199,7 @@ class Cluster:
             # A worker that gets a request to end waits for its jobs. All data of the worker are in the store too.
             for numbers in ((signal.SIGKILL, signal.SIGTERM), (signal.SIGKILL, signal.SIGKILL)):
                 for name, number in zip(names, numbers, strict=True):
-                    if alive.is_alive(name):
-                        with contextlib.suppress(ProcessLookupError):
-                            os.kill(alive.pid_of(name), number)
+                    alive.kill(name, number)
                 deadline = time.monotonic() + patience_s
                 while any(map(alive.is_alive, names)) and time.monotonic() < deadline:
                     time.sleep(0.02)
@@ -220,10 +216,8 @@ class Cluster:
         with self._locked():
             state = self._state()
             if state.address == address:
-                for name in (state.worker, state.scheduler):
-                    if alive.is_alive(name):
-                        with contextlib.suppress(ProcessLookupError):
-                            os.kill(alive.pid_of(name), signal.SIGKILL)
+                alive.kill(state.worker)
+                alive.kill(state.scheduler)
 
     def foreign(self) -> str | None:
         """Return the address of the foreign scheduler that the user last named for this lab."""
@@ -286,17 +280,9 @@ class Cluster:
         log = self.home / f"{words[0]}.log"
         environment = dask_environment(self.home / KEY, self._token(words[0]), names)
         with private.create(log, "ab") as output:
-            process = subprocess.Popen(
-                dask_command(*words),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self._root,
-                env=environment,
-                start_new_session=True,
-                umask=private.UMASK,
-            )
-        _reap_later(process)
+            process = spawn(dask_command(*words), output, environment, folder=self._root)
+        # Without a thread that waits for it, the detached process becomes a zombie while this process lives.
+        threading.Thread(target=process.wait, name=f"reap-{process.pid}", daemon=True).start()
         return process, log
 
     # -- the file ----------------------------------------------------------------------------------------------------
@@ -387,8 +373,3 @@ def _read(path: Path) -> State:
         return msgspec.convert(json.loads(inputs.read_text(path, _MOST_BYTES)), State)
     except (OSError, ValueError, RecursionError):  # the file is missing, or incomplete after a kill of its writer
         return State()
-
-
-def _reap_later(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a detached process in the background, so that it does not become a zombie while this process lives."""
-    threading.Thread(target=process.wait, name=f"reap-{process.pid}", daemon=True).start()

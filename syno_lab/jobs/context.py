@@ -85,8 +85,8 @@ class JobContext:
                 current = self._ledger.database.version()
                 if current != version:
                     version = current
-                    lease = self._ledger.lease(self.id)
-                    if lease is None or lease.token != self._token:
+                    lease = self._ledger.lease(self.id, self._token)
+                    if lease is None:
                         leave()
                         return
                     supervisor = lease.supervisor

@@ -86,8 +86,7 @@ def beat(
 def end(folder: str, number: int, token: str, ending: Ending, files: Files, log: bytes | None) -> bool:
     """Record the ending of an attempt; return False where another process has the attempt."""
     ledger = _ledger(folder)
-    lease = ledger.lease(number)
-    if lease is None or lease.token != token:
+    if ledger.lease(number, token) is None:
         return False
     _keep(Path(folder), ledger, number, files, log)
     return attempts.end(ledger, number, token, ending)

@@ -58,16 +58,18 @@ def first(count: int) -> tuple[str, ...]:
 
 def found() -> tuple[str, ...]:
     """Return the GPUs that NVIDIA's driver lists and this process may see; empty without the driver."""
-    try:
-        program = shutil.which("nvidia-smi")
-        if program is None:
-            return ()
-        done = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=_ASK_S, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ()
-    count = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+    count = sum(line.startswith("GPU ") for line in told_by_driver("-L", timeout_s=_ASK_S).splitlines())
     visible = os.environ.get(VISIBLE)
     return first(count) if visible is None else first(min(count, len([name for name in visible.split(",") if name])))
+
+
+def told_by_driver(*options: str, timeout_s: float) -> str:
+    """Return the output of ``nvidia-smi``; empty without the driver, after an error or after ``timeout_s`` seconds."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        if program := shutil.which("nvidia-smi"):
+            command = [program, *options]
+            return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=True).stdout
+    return ""
 
 
 class Pool:

@@ -19,7 +19,7 @@ from syno_lab.jobs.dispatch import ANSWER_S, connect, counted_resources, send
 from syno_lab.jobs.endpoint import Endpoint
 from syno_lab.jobs.handle import JobFuture
 from syno_lab.jobs.ledger import Ledger
-from syno_lab.jobs.sweep import Watch, is_orphan, sweep
+from syno_lab.jobs.sweep import Watch, sweep
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -141,7 +141,7 @@ class Keeper:
     def _dispatch(self) -> None:
         waiting = self._ledger.waiting()
         leases = self._ledger.leases()
-        orphans = [self._ledger.job(lease.job) for lease in leases if is_orphan(lease)]
+        orphans = [self._ledger.job(lease.job) for lease in leases if lease.is_orphan]
         current = {*waiting, *((job.id, job.round) for job in orphans)}
         for key in [key for key in self._sent if key not in current]:
             del self._sent[key]

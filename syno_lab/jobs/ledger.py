@@ -55,6 +55,11 @@ class Lease:
         """Whether the attempt runs on this machine and this boot; a copied store has attempts of other machines."""
         return (self.place, self.boot) == (alive.place(), alive.boot())
 
+    @property
+    def is_orphan(self) -> bool:
+        """Whether the attempt runs here, its supervisor is dead, and its child process is alive."""
+        return self.is_here and not alive.is_alive(self.supervisor) and alive.is_alive(self.child)
+
 
 def now() -> str:
     """Return the current time for people: ISO 8601, UTC, to the millisecond. No decision depends on this time."""
@@ -95,10 +100,10 @@ class Ledger:
         """Return the leases of all running attempts."""
         return [Lease(*row) for row in self.database.read(LEASE, "FROM syno_leases")]
 
-    def lease(self, number: int) -> Lease | None:
-        """Return the lease of a running job."""
+    def lease(self, number: int, token: str | None = None) -> Lease | None:
+        """Return the lease of a running job; with ``token``, only if the running attempt has this token."""
         rows = self.database.read(LEASE, "FROM syno_leases WHERE job=?", (number,))
-        return Lease(*rows[0]) if rows else None
+        return Lease(*rows[0]) if rows and token in (None, rows[0][1]) else None
 
     def waiting(self) -> list[tuple[int, int]]:
         """Return the number and the round of each waiting job, in order; a cheap call."""

@@ -10,7 +10,6 @@ import os
 import platform
 import select
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,10 +21,10 @@ from syno_lab.errors import NO_ROOM, JobError, StoreError
 from syno_lab.jobs import attempts, away, endpoint, gpus
 from syno_lab.jobs.context import BEAT_S, job_folder, log_path
 from syno_lab.jobs.ledger import Lease, Ledger
-from syno_lab.jobs.records import Ending
-from syno_lab.jobs.sweep import Watch, is_orphan, sweep
+from syno_lab.jobs.records import Ending, JobRecord
+from syno_lab.jobs.sweep import Watch, sweep
 from syno_lab.processes import alive
-from syno_lab.processes.process import describe_exit, module_command, own_environment
+from syno_lab.processes.process import describe_exit, module_command, own_environment, spawn
 from syno_lab.store import Store
 from syno_lab.store.database import FILE_NAME
 
@@ -52,6 +51,8 @@ def supervise(folder: str, number: int) -> None:
     Dask may call this twice, late, or on another worker after a death, so the store alone decides whether the job runs.
     Raises JobError where the lab's folder is not on this machine.
     """
+    from distributed import secede
+
     root = Path(folder)
     if away.is_away():
         away.run(folder, number)
@@ -64,12 +65,13 @@ def supervise(folder: str, number: int) -> None:
     ledger = Ledger(open_store(folder).database)
     needs = ledger.job(number).resources
     if not needs:
-        _make_room()
+        with contextlib.suppress(ValueError):  # this process is no worker
+            secede()  # a driver only waits, so Dask may use this task's thread for another job
     # An attempt of a dead worker still takes resources. Supervise this attempt first, or too many jobs would run.
     is_sent = False
     while lease := _adopt(ledger, number, needs):
         if lease.job != number and not is_sent:  # this job must not wait for the adopted job
-            _send_again(ledger, root, number)
+            _send(root, lambda: ledger.jobs("job=? AND state='waiting'", (number,)), is_again=True)
             is_sent = True
         Supervisor(ledger, root, lease).watch()
     lease = attempts.take(ledger, number)
@@ -77,53 +79,35 @@ def supervise(folder: str, number: int) -> None:
         lease = attempts.take(ledger, number)
     if lease is not None:
         Supervisor(ledger, root, lease).run()
-        _pass_on(ledger, root, number)
+        _send(root, lambda: _became_ready(ledger, number))
 
 
 def _adopt(ledger: Ledger, number: int, needs: dict[str, float]) -> Lease | None:
     """Adopt an attempt that has no supervisor, of this job or of a job with the same resources."""
-    for lease in filter(is_orphan, ledger.leases()):
-        if lease.job == number or (needs and ledger.job(lease.job).resources == needs):
-            adopted = attempts.adopt(ledger, lease.job)
-            if adopted is not None:
-                return adopted
+    for lease in ledger.leases():
+        is_like = lease.is_orphan and (lease.job == number or (needs and ledger.job(lease.job).resources == needs))
+        if is_like and (adopted := attempts.adopt(ledger, lease.job)) is not None:
+            return adopted
     return None
 
 
-def _make_room() -> None:
-    """Let Dask use this task's thread for another job, because a driver only waits."""
-    from distributed import secede
-
-    with contextlib.suppress(ValueError):  # ValueError: this process is no worker
-        secede()
+def _became_ready(ledger: Ledger, number: int) -> list[JobRecord]:
+    """Return the jobs that became ready at the end of this job, so that they run without an open lab."""
+    after = ledger.jobs("state='waiting' AND after!='[]'")
+    return ledger.ready([number, *(job.id for job in after if number in job.after)])
 
 
-def _send_again(ledger: Ledger, root: Path, number: int) -> None:
-    """Put a waiting job in the queue again, because this task supervises the attempt of another job."""
+def _send(root: Path, find: Callable[[], list[JobRecord]], *, is_again: bool = False) -> None:
+    """Submit jobs from this worker. If the store or the scheduler does not answer, a keeper sends them later."""
     from distributed import get_worker
 
     from syno_lab.jobs.dispatch import send, worker_client
 
-    with contextlib.suppress(ValueError, OSError, TimeoutError, StoreError):  # if this fails, the job runs later
-        job = ledger.job(number)
-        if job.state == "waiting":
-            send(worker_client(), root, job, get_worker().state.total_resources, is_again=True)
-
-
-def _pass_on(ledger: Ledger, root: Path, number: int) -> None:
-    """Submit the jobs that became ready at the end of this job, so that they run without an open lab."""
-    from distributed import get_worker
-
-    from syno_lab.jobs.dispatch import send, worker_client
-
-    with contextlib.suppress(ValueError, OSError, TimeoutError, StoreError):  # a keeper sends the jobs later
-        after = ledger.jobs("state='waiting' AND after!='[]'")
-        fresh = ledger.ready([number, *(job.id for job in after if number in job.after)])
-        if fresh:
-            client = worker_client()
-            counted = get_worker().state.total_resources
-            for job in fresh:
-                send(client, root, job, counted)
+    with contextlib.suppress(ValueError, OSError, TimeoutError, StoreError):
+        if jobs := find():
+            client, counted = worker_client(), get_worker().state.total_resources
+            for job in jobs:
+                send(client, root, job, counted, is_again=is_again)
 
 
 @dataclass(frozen=True)
@@ -141,16 +125,9 @@ def _start(root: Path, number: int, token: str, log: Path, more: Mapping[str, st
     """Start the process of an attempt with ``more`` environment variables. Raises OSError where the start fails."""
     private.folder(log.parent)
     with private.create(log, "ab") as output:
-        child = subprocess.Popen(
-            module_command("syno_lab.jobs.child", str(root), str(number), token),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=root,
-            env={**_environment(token), **more},
-            start_new_session=True,
-            umask=private.UMASK,
-        )
+        command = module_command("syno_lab.jobs.child", str(root), str(number), token)
+        own = {**endpoint.passed_on(), "PYTHONUNBUFFERED": "1", alive.TOKEN_VARIABLE: token}
+        child = spawn(command, output, own_environment(**{**own, **more}), folder=root)
 
     def end() -> tuple[int, float]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -160,10 +137,6 @@ def _start(root: Path, number: int, token: str, log: Path, more: Mapping[str, st
         return child.returncode, usage.ru_utime + usage.ru_stime
 
     return _Started(child.pid, end)
-
-
-def _environment(token: str) -> dict[str, str]:
-    return own_environment(**{**endpoint.passed_on(), "PYTHONUNBUFFERED": "1", alive.TOKEN_VARIABLE: token})
 
 
 class Supervisor:
@@ -222,8 +195,7 @@ class Supervisor:
                         attempts.beat(self.ledger, self.lease.job, self.lease.token)
 
     def _heed(self) -> None:
-        lease = self.ledger.lease(self.lease.job)
-        is_current = lease is not None and lease.token == self.lease.token
+        is_current = self.ledger.lease(self.lease.job, self.lease.token) is not None
         if not is_current or self.ledger.job(self.lease.job).wish == "cancel":
             alive.end_attempt(self.lease.token, alive.TERM_S)
 

@@ -54,7 +54,7 @@ def sweep(ledger: Ledger, watch: Watch) -> list[int]:
     silent = watch.look(leases, time.monotonic())
     for lease in leases:
         cause = _loss(lease, lease.token in silent)
-        if cause is None and is_orphan(lease) and ledger.job(lease.job).wish == "cancel":
+        if cause is None and lease.is_orphan and ledger.job(lease.job).wish == "cancel":
             alive.end_attempt(lease.token, alive.TERM_S)
             cause = CANCELLED
         if cause is not None:
@@ -65,11 +65,6 @@ def sweep(ledger: Ledger, watch: Watch) -> list[int]:
     _settle(ledger)
     _hold(ledger, watch)
     return lost
-
-
-def is_orphan(lease: Lease) -> bool:
-    """Whether the supervisor of an attempt on this machine is dead, but the attempt's child process is alive."""
-    return lease.is_here and not alive.is_alive(lease.supervisor) and alive.is_alive(lease.child)
 
 
 def _loss(lease: Lease, is_silent: bool) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -12,6 +10,7 @@ from dataclasses import dataclass
 import psutil
 
 from syno_lab.inputs import count_of, integer
+from syno_lab.jobs.gpus import told_by_driver
 from syno_lab.jobs.ledger import Lease
 from syno_lab.processes import alive
 
@@ -82,18 +81,10 @@ class UsageMeter:
 
     def _on_gpus(self, now: float) -> dict[int, float]:
         """Return the GPU memory of each process in MiB, from NVIDIA's driver; empty without a driver."""
-        program = shutil.which("nvidia-smi")
-        if program is not None and now - self._asked_at >= GPU_S:
-            self._asked_at, self._gpus = now, {}
-            with suppress(OSError, subprocess.SubprocessError):
-                done = subprocess.run(
-                    [program, "--query-compute-apps=pid,used_gpu_memory", "--format=csv,noheader,nounits"],
-                    capture_output=True,
-                    text=True,
-                    timeout=_GPU_PATIENCE_S,
-                    check=True,
-                )
-                self._gpus = on_gpus(done.stdout)
+        if now - self._asked_at >= GPU_S:
+            self._asked_at = now
+            options = "--query-compute-apps=pid,used_gpu_memory", "--format=csv,noheader,nounits"
+            self._gpus = on_gpus(told_by_driver(*options, timeout_s=_GPU_PATIENCE_S))
         return self._gpus
 
 

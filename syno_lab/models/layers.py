@@ -35,20 +35,7 @@ Call = tuple[torch.Size, torch.Size] | str
 
 # Linear layers that are no nn.Linear, by their class's name; their weights are [C_in, C_out].
 _TRANSPOSED = {"transformers.pytorch_utils.Conv1D"}
-_COLUMNS = (
-    "name",
-    "kind",
-    "input",
-    "output",
-    "kernel",
-    "stride",
-    "groups",
-    "bias",
-    "calls",
-    "flops",
-    "share",
-    "params",
-)
+_NAMES = ("name", "kind", "input", "output", "kernel", "stride", "groups", "bias", "calls", "flops", "share", "params")
 
 
 @dataclass(frozen=True)
@@ -104,7 +91,7 @@ class Survey:
             }
             for site in self.sites
         ]
-        rows += [{**dict.fromkeys(_COLUMNS), "name": name, "kind": kind} for name, kind in self.others.items()]
+        rows += [{**dict.fromkeys(_NAMES), "name": name, "kind": kind} for name, kind in self.others.items()]
         return [{**row, "replaced": reasons[row["name"]] is None, "reason": reasons[row["name"]]} for row in rows]
 
     def to_frame(self, selection: Selection | None = None) -> pd.DataFrame:

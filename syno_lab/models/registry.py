@@ -124,15 +124,7 @@ class OwnNetwork(Backbone):
         """An empty dictionary, because the network has one size."""
         return {}
 
-    def build(
-        self,
-        *,
-        outputs: int | None = None,
-        in_channels: int = 3,
-        size: int | None = None,
-        device: str | torch.device | None = None,
-        options: Mapping[str, int | float] | None = None,
-    ) -> nn.Module:
+    def build(self, **_: object) -> nn.Module:
         """Build a network on the device that its builder chooses; the arguments are ignored."""
         return self.builder()
 

@@ -92,6 +92,13 @@ def is_alive(name: str) -> bool:
     return bool(name) and identity(pid_of(name)) == name
 
 
+def kill(name: str, number: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal to the process with an identity of this boot, if the process is alive."""
+    if is_alive(name):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid_of(name), number)
+
+
 def holders(token: str) -> Iterator[int]:
     """Yield the processes of an attempt, in any group or session, as far as this user can read their environment."""
     for process in psutil.process_iter():

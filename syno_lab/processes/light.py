@@ -12,34 +12,24 @@ import sys
 import traceback
 import types
 from collections.abc import Iterator
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
 _INTRINSICS = "tvm.s_tir.tensor_intrin"
 
 
-class _Refuse:
-    """A meta path finder that makes one top-level package look as if it were not installed."""
-
-    def __init__(self, package: str) -> None:
-        self._package = package
-
-    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        if name.partition(".")[0] == self._package:
-            raise ModuleNotFoundError(f"{name} is kept out of tuning processes", name=name)
-        return None
-
-
 @contextlib.contextmanager
 def without(package: str) -> Iterator[None]:
-    """Make imports of ``package`` within the block raise ModuleNotFoundError."""
-    finder = _Refuse(package)
-    sys.meta_path.insert(0, finder)
+    """Make imports of ``package`` within the block raise ModuleNotFoundError, unless it is imported already."""
+    modules: dict[str, ModuleType | None] = sys.modules  # type: ignore[assignment] # None refuses an import
+    if package in modules:
+        yield
+        return
+    modules[package] = None
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)
+        del modules[package]
 
 
 def import_tvm() -> ModuleType:

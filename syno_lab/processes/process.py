@@ -57,13 +57,29 @@ def start_child(
     With ``own_group`` the child leads a new session. Ctrl-C in a terminal then reaches only the parent, which calls
     :func:`end_group`. Else the child dies with this process's group. Only the user can read the child's files.
     """
+    command = module_command(module, str(os.getpid()), *arguments)
+    variables = {**own_environment(PYTHONUNBUFFERED="1"), **(environment or {})}
+    return spawn(command, log, variables, pass_fds=pass_fds, own_group=own_group)
+
+
+def spawn(
+    command: Sequence[str],
+    log: IO[bytes],
+    environment: Mapping[str, str],
+    *,
+    folder: Path | None = None,
+    pass_fds: Sequence[int] = (),
+    own_group: bool = True,
+) -> subprocess.Popen[bytes]:
+    """Start a command in ``folder`` without input, with its output in ``log``; see :func:`start_child`."""
     return subprocess.Popen(
-        module_command(module, str(os.getpid()), *arguments),
+        command,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
+        cwd=folder,
         pass_fds=tuple(pass_fds),
-        env={**own_environment(PYTHONUNBUFFERED="1"), **(environment or {})},
+        env=environment,
         start_new_session=own_group,
         umask=UMASK,
     )

@@ -91,9 +91,7 @@ class Search(ABC):
             return self._again.pop(0)
         self._should_stop = should_stop
         proposal = self._propose()
-        if proposal is None:
-            return None
-        return self._register(*proposal)
+        return None if proposal is None else self._register(*proposal)
 
     def adopt(self, operator: Any, trail: Trail | None = None) -> Candidate | None:
         """Register an operator that this search did not ask for; return None if the space lacks the operator.
@@ -195,21 +193,17 @@ class Search(ABC):
                 self.tell(pending.pop(operator), reward, measures)
                 placed += 1
             elif hash(operator) not in self._known:
-                placed += self._take_in(operator, reward, measures)
+                candidate = self.adopt(operator)
+                if candidate is not None:
+                    self.tell(candidate, reward, measures)
+                    placed += 1
+                else:  # the space does not have the operator
+                    self._known.add(hash(operator))
+                    self.told.append((operator, reward))
             after(operator)
         # `ask` next returns the candidates that have no reward when the records end.
         self._again += pending.values()
         return placed
-
-    def _take_in(self, operator: Any, reward: float, measures: Measures) -> bool:
-        """Learn from an operator that was not asked for; return whether the space has the operator."""
-        candidate = self.adopt(operator)
-        if candidate is not None:
-            self.tell(candidate, reward, measures)
-            return True
-        self._known.add(hash(operator))
-        self.told.append((operator, reward))
-        return False
 
     def _pop_waiting(self, candidate: Candidate) -> Trail:
         trail = self.trail_of(candidate)

@@ -101,7 +101,7 @@ class Estimate:
             ([portrait.traits for portrait in asked], [portrait.traits for portrait in waiting]),
         )
         kernels = [view.kernels(*pair) for view, pair in zip(self._views, bags, strict=True)]
-        kernels = [pair for view, pair in zip(self._views, kernels, strict=True) if not view.is_blank] or kernels[:1]
+        kernels = [pair for view, pair in zip(self._views, kernels, strict=True) if view.words] or kernels[:1]
         kernel = np.mean([known for known, _ in kernels], axis=0)  # [R + H, R + H]
         near = np.mean([beside for _, beside in kernels], axis=0)  # [B, R + H]
         rewards, past_priors, nothing = np.array(self._rewards), np.array(self._priors), np.zeros(len(waiting))
@@ -129,14 +129,9 @@ class _View:
     """The bags of stored operators in one view (steps or traits), and their kernel. ``V``: number of known words."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, int] = {}
+        self.words: dict[str, int] = {}  # the column of each word
         self._rows = np.zeros((0, 0))  # [R, V]
         self._kernel = np.zeros((0, 0))  # [R, R]
-
-    @property
-    def is_blank(self) -> bool:
-        """Return whether no bag has a word."""
-        return not self._columns
 
     def add(self, new: Bag) -> None:
         """Add one bag; drop the oldest bag above the limit."""
@@ -158,16 +153,16 @@ class _View:
 
     def _wide(self) -> np.ndarray:
         """Return the rows with a column for each known word."""
-        return np.pad(self._rows, ((0, 0), (0, len(self._columns) - self._rows.shape[1])))
+        return np.pad(self._rows, ((0, 0), (0, len(self.words) - self._rows.shape[1])))
 
     def _vectors(self, bags: Sequence[Bag]) -> np.ndarray:
         for counts in bags:
             for word in counts:
-                self._columns.setdefault(word, len(self._columns))
-        rows = np.zeros((len(bags), len(self._columns)))
+                self.words.setdefault(word, len(self.words))
+        rows = np.zeros((len(bags), len(self.words)))
         for row, counts in zip(rows, bags, strict=True):
             for word, number in counts.items():
-                row[self._columns[word]] = number
+                row[self.words[word]] = number
         return rows
 
 

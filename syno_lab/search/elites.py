@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from syno_lab.errors import SearchError
 from syno_lab.inputs import quoted
-from syno_lab.search.asking import Measures, Search
+from syno_lab.search.asking import Measures, Search, check_numbers
 from syno_lab.search.descent import Stop, claim, descend, never
 from syno_lab.search.evolution import followed, most_alike, neighbours, open_steps, regrown
 from syno_lab.search.protocol import Candidate, State, Step, Steps, Trail
@@ -55,9 +55,7 @@ class Elites:
     """
 
     def __init__(self, bins: int = 16, per_bin: int = 6) -> None:
-        for name, number in (("bins", bins), ("per_bin", per_bin)):
-            if number < 1:
-                raise SearchError(f"{name}: expected 1 or more, found {number}")
+        check_numbers(("bins", bins, bins >= 1, "1 or more"), ("per_bin", per_bin, per_bin >= 1, "1 or more"))
         self.per_bin = per_bin
         self._ranges = bins
         self._groups: dict[Hashable, list[list[Elite]]] = {}
@@ -85,9 +83,7 @@ class Elites:
         elites = bins[number]
         elites.append(elite)
         elites.sort(key=lambda e: (-e.score, e.cost))  # a stable sort: of equal elites, the earlier stays first
-        if len(elites) <= self.per_bin:
-            return True
-        return elites.pop() is not elite
+        return len(elites) <= self.per_bin or elites.pop() is not elite
 
     def bin_of(self, cost: float) -> int:
         """Return the number of the range that contains this cost. Raises SearchError as :meth:`add` does."""

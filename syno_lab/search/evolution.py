@@ -13,9 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from syno_lab.errors import SearchError
 from syno_lab.protocol import SearchStep
-from syno_lab.search.asking import Measures, Search
+from syno_lab.search.asking import Measures, Search, check_numbers
 from syno_lab.search.descent import Facts, descend
 from syno_lab.search.protocol import State, Step, Steps, Trail, bag
 
@@ -97,13 +96,8 @@ def alike(first: SearchStep, second: SearchStep) -> float:
 def neighbours(steps: Iterable[Step], old: SearchStep) -> list[Step]:
     """Return the ``steps`` that differ from ``old`` in exactly one word."""
     words = bag([old])
-    total = words.total()
-    near = []
-    for step in steps:
-        step_words = bag([step])
-        if step_words.total() == total and (words - step_words).total() == 1:
-            near.append(step)
-    return near
+    bags = ((step, bag([step])) for step in steps)
+    return [step for step, own in bags if own.total() == words.total() and (words - own).total() == 1]
 
 
 class RegularizedEvolution(Search):
@@ -120,10 +114,10 @@ class RegularizedEvolution(Search):
 
     def __init__(self, root: State, rng: random.Random, *, population: int = 50, tournament: int = 12) -> None:
         super().__init__(root, rng)
-        if population < 1:
-            raise SearchError(f"population: expected 1 or more, found {population}")
-        if not 1 <= tournament <= population:
-            raise SearchError(f"tournament: expected 1 to the population of {population}, found {tournament}")
+        check_numbers(
+            ("population", population, population >= 1, "1 or more"),
+            ("tournament", tournament, 1 <= tournament <= population, f"1 to the population of {population}"),
+        )
         self.population: deque[tuple[Trail, float]] = deque(maxlen=population)
         self.tournament = tournament
 

@@ -73,14 +73,11 @@ def select(tree: Tree, policy: Select, settings: Settings, rng: random.Random) -
     path = [place]
     knower = place.record
     while True:
-        if place.untried is None:
-            place.untried = list(place.state.children())
         for number in place.children:
             child = tree.places[number]
-            if not child.is_closed and tree.is_dead(child):  # a search through another node found the dead end
-                child.is_closed = True
+            child.is_closed = child.is_closed or tree.is_dead(child)  # a search through another node found a dead end
         choices = [tree.places[i] for i in place.children if not tree.places[i].is_closed]
-        if place.untried and len(choices) < ceil(settings.width * (place.searches + 1) ** settings.growth):
+        if place.to_try() and len(choices) < ceil(settings.width * (place.searches + 1) ** settings.growth):
             return path
         if not choices:
             tree.close(place)
@@ -97,10 +94,9 @@ def expand(tree: Tree, place: Place, settings: Settings, rng: random.Random, kno
     """Add a node below ``place``; return None if no new child is open, and close ``place`` if it is exhausted."""
     if place.is_closed:
         return None
-    assert place.untried is not None
     looked: list[tuple[Any, Sequence[Step]]] = []
-    while place.untried and len(looked) < settings.looks:
-        child = pop_weighted(place.untried, rng)
+    while place.to_try() and len(looked) < settings.looks:
+        child = pop_weighted(place.to_try(), rng)
         steps = [step for step in child.steps() if step.state.is_complete or tree.facts.is_open(step.state)]
         if steps:
             looked.append((child, steps))
@@ -110,14 +106,11 @@ def expand(tree: Tree, place: Place, settings: Settings, rng: random.Random, kno
         return None
     firsts = [steps[0] for _, steps in looked]
     chosen = firsts.index(prefer(tree, firsts, settings, rng, knower))
-    place.untried += [child for i, (child, _) in enumerate(looked) if i != chosen]
-    opened = []
-    for step in looked[chosen][1]:
-        added = tree.add(place.number, step, step.state)
-        added.is_closed = not tree.facts.is_open(step.state)
-        if not added.is_closed:
-            opened.append(added)
-    if opened:
+    place.to_try().extend(child for i, (child, _) in enumerate(looked) if i != chosen)
+    added = [tree.add(place.number, step, step.state) for step in looked[chosen][1]]
+    for node in added:
+        node.is_closed = not tree.facts.is_open(node.state)
+    if opened := [node for node in added if not node.is_closed]:
         return opened[0]
     tree.close(tree.places[-1])
     return None
@@ -220,10 +213,8 @@ class MonteCarloTreeSearch(Search):
 
     def _knower(self, path: Sequence[Place]) -> Record:
         """Return the record whose values of actions apply: the last of ``path`` with enough rewards, or the root's."""
-        for place in reversed(path):
-            if place.record.rewards.count >= self.settings.trust:
-                return place.record
-        return path[0].record
+        sure = (place.record for place in reversed(path) if place.record.rewards.count >= self.settings.trust)
+        return next(sure, path[0].record)
 
     def _mark(self, path: Sequence[Place], by: int) -> None:
         for place in path:
@@ -257,12 +248,10 @@ class MonteCarloTreeSearch(Search):
         for step in trail.steps:
             next_place = tree.child(place, step.name)
             if next_place is None:
-                if place.untried is None:
-                    place.untried = list(place.state.children())
-                for child in place.untried:
+                for child in place.to_try():
                     steps = child.steps()
                     if any(other.name == step.name for other in steps):
-                        place.untried.remove(child)
+                        place.to_try().remove(child)
                         for other in steps:
                             tree.add(place.number, other, other.state).is_closed = not self.facts.is_open(other.state)
                         next_place = tree.child(place, step.name)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import inf, log, sqrt
 from typing import Any
 
-from syno_lab.errors import SearchError
+from syno_lab.search.asking import check_numbers
 from syno_lab.search.descent import Facts
 from syno_lab.search.protocol import Child, State, Step
 
@@ -72,16 +72,15 @@ def rave(exploration: float = 0.1, best_share: float = 0.3, equivalence: float =
     action value estimation in computer Go, 2011. At k visits (the equivalence), Q and A have equal weights. Raises
     SearchError for a negative exploration, a share outside [0, 1], or an equivalence that is not positive.
     """
-    if not equivalence > 0:
-        raise SearchError(f"equivalence: expected a positive number of visits, found {equivalence}")
+    check_numbers(("equivalence", equivalence, equivalence > 0, "a positive number of visits"))
     return _score(exploration, best_share, equivalence)
 
 
 def _score(exploration: float, best_share: float, equivalence: float) -> Select:
-    if not exploration >= 0:
-        raise SearchError(f"exploration: expected 0 or more, found {exploration}")
-    if not 0 <= best_share <= 1:
-        raise SearchError(f"best_share: expected a share from 0 to 1, found {best_share}")
+    check_numbers(
+        ("exploration", exploration, exploration >= 0, "0 or more"),
+        ("best_share", best_share, 0 <= best_share <= 1, "a share from 0 to 1"),
+    )
 
     def score(choice: Choice) -> float:
         if not choice.visits:
@@ -170,6 +169,12 @@ class Place:
         """Return the number of all searches through the node."""
         return self.visits + self.outstanding + self.fruitless
 
+    def to_try(self) -> list[Child]:
+        """Return the children of the state that are no nodes yet; changes of the list stay."""
+        if self.untried is None:
+            self.untried = list(self.state.children())
+        return self.untried
+
 
 class Tree:
     """The tree of a search: all nodes, and the range of rewards.
@@ -205,11 +210,8 @@ class Tree:
 
     def child(self, place: Place, name: str) -> Place | None:
         """Return the child node after the step of this name; None if the tree does not have it yet."""
-        for number in place.children:
-            below = self.places[number]
-            if below.step is not None and below.step.name == name:
-                return below
-        return None
+        below = (self.places[number] for number in place.children)
+        return next((child for child in below if child.step is not None and child.step.name == name), None)
 
     def close(self, place: Place) -> None:
         """Close an exhausted node, and then each parent whose last open child was closed."""

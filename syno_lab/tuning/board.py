@@ -17,6 +17,7 @@ from syno_lab.scratch import scratch
 from syno_lab.tuning.tracker import Address, DeviceKey, parse_address, tracker_summary
 
 LOOPBACK = "127.0.0.1"
+SERVE = "syno_lab.processes.serve"
 
 
 @dataclass(frozen=True)
@@ -58,33 +59,31 @@ def local_board(
     if devices < 1:
         raise TrackerError(f"expected at least one device, found {devices}")
     with contextlib.ExitStack() as stack:
-        # Bind the ports here, so that the ports are known at once and no other process can bind them.
-        listeners = [stack.enter_context(listen()) for _ in range(1 + devices)]
-        port = listeners[0].getsockname()[1]
         folder = stack.enter_context(scratch("syno-board-"))
         environment = {
             "TMPDIR": str(folder),  # this folder's removal removes a killed session's files
             "TVM_NUM_THREADS": str(threads or cores()),
         }
-        children: dict[str, subprocess.Popen[bytes]] = {}
-        servers = ["server", *(f"server-{number}" for number in range(2, devices + 1))]
-        roles: dict[str, list[str]] = {"tracker": [], **{server: [str(port), key] for server in servers}}
-        for listener, (role, arguments) in zip(listeners, roles.items(), strict=True):
-            log = stack.enter_context((folder / f"{role}.log").open("wb"))
-            child = start_child(
-                "syno_lab.processes.serve",
-                [role.partition("-")[0], str(listener.fileno()), *arguments],
-                log=log,
-                pass_fds=[listener.fileno()],
-                environment=environment,
-            )
-            stack.callback(end_group, child)
-            children[role] = child
-            listener.close()  # the child process has a copy of the socket
+        tracker, port = start_part(stack, folder, "tracker", environment=environment)
+        children = {"tracker": tracker}
+        for role in ["server", *(f"server-{number}" for number in range(2, devices + 1))]:
+            children[role], _ = start_part(stack, folder, role, str(port), key, environment=environment)
         late = f"the local RPC server did not register as {quoted(key)} in time; is TVM installed completely?"
         board, end = Board(LOOPBACK, port, key), time.monotonic() + deadline_s
         wait_for(board, lambda entry: entry.free >= devices, children, folder, end, part="the local RPC {}", late=late)
         yield board
+
+
+def start_part(
+    stack: contextlib.ExitStack, folder: Path, role: str, *arguments: str, environment: Mapping[str, str] | None = None
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the tracker or a server, until ``stack`` ends; return its process and its port, which is bound already."""
+    with listen() as listener:  # the child has its own copy
+        log = stack.enter_context((folder / f"{role}.log").open("wb"))
+        command = [role.partition("-")[0], str(listener.fileno()), *arguments]
+        child = start_child(SERVE, command, log=log, pass_fds=[listener.fileno()], environment=environment)
+        stack.callback(end_group, child)
+        return child, int(listener.getsockname()[1])
 
 
 def check_key(key: str) -> None:

@@ -10,7 +10,6 @@ from syno_lab.drawing.figure import Figure, Page, legend_above
 from syno_lab.errors import TuningError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Plot
 
 #: The number of a trial and the best latency in ms so far, as in :class:`TuningResult.history
@@ -67,22 +66,17 @@ class CurvesFigure(Figure):
         from matplotlib.ticker import LogFormatter
 
         plot = Plot(figsize=(page.width, min(0.68 * page.width, 4.2)), facecolor="white", layout="constrained")
-        axes = _draw(plot, self._curves)
+        axes = plot.subplots()
+        for number, curve in enumerate(self._curves):
+            colour = _COLOURS[number % len(_COLOURS)]
+            axes.step(curve.trials, curve.median, where="post", color=colour, linewidth=1.6, label=curve.name)
+            axes.fill_between(curve.trials, curve.least, curve.greatest, step="post", color=colour, alpha=0.15, lw=0)
+        axes.set_xlabel("trials")
+        axes.set_ylabel("milliseconds")
+        axes.set_yscale("log")
+        axes.grid(visible=True, which="both", color="#e0e0e0", linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.4)))
         legend_above(plot, axes.get_legend_handles_labels()[0])
         return plot
-
-
-def _draw(plot: Plot, curves: Sequence[Curve]) -> Axes:
-    axes = plot.subplots()
-    for number, curve in enumerate(curves):
-        colour = _COLOURS[number % len(_COLOURS)]
-        axes.step(curve.trials, curve.median, where="post", color=colour, linewidth=1.6, label=curve.name)
-        axes.fill_between(curve.trials, curve.least, curve.greatest, step="post", color=colour, alpha=0.15, lw=0)
-    axes.set_xlabel("trials")
-    axes.set_ylabel("milliseconds")
-    axes.set_yscale("log")
-    axes.grid(visible=True, which="both", color="#e0e0e0", linewidth=0.6)
-    return axes

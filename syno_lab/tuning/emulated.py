@@ -20,16 +20,14 @@ from typing import IO
 
 from syno_lab.errors import TrackerError
 from syno_lab.inputs import quoted
-from syno_lab.private import UMASK
-from syno_lab.processes.process import cores, end_group, start_child
+from syno_lab.processes.process import cores, end_group, spawn
 from syno_lab.scratch import scratch
-from syno_lab.tuning.board import LOOPBACK, Board, check_key, listen, wait_for
+from syno_lab.tuning.board import LOOPBACK, SERVE, Board, check_key, listen, start_part, wait_for
 from syno_lab.tuning.emulated_files import BoardFiles, find_board
 from syno_lab.tuning.tracker import parse_address, tracker_summary
 
 KEY = "jetson-orin-nano-cpu"
 
-_SERVE = "syno_lab.processes.serve"
 #: Prefixes of this machine's environment variables that the board's programs must not get.
 _NOT_FOR_THE_BOARD = ("PYTHON", "LD_", "VIRTUAL_ENV", "CONDA", "QEMU_")
 
@@ -62,12 +60,8 @@ def emulated_board(
         children: dict[str, subprocess.Popen[bytes]] = {}
         before = 0
         if address is None:
-            with listen() as listener:
-                log = stack.enter_context((home / "tracker.log").open("wb"))
-                arguments = ["tracker", str(listener.fileno())]
-                children["tracker"] = start_child(_SERVE, arguments, log=log, pass_fds=[listener.fileno()])
-                stack.callback(end_group, children["tracker"])
-                address = LOOPBACK, listener.getsockname()[1]
+            children["tracker"], port = start_part(stack, home, "tracker")
+            address = LOOPBACK, port
         else:
             address = LOOPBACK, address[1]
             entry = tracker_summary(*address).get(key)
@@ -104,17 +98,8 @@ def _start_server(
         "TMPDIR": str(home),
         "TVM_NUM_THREADS": str(threads),
     }
-    return subprocess.Popen(
-        [str(python), "-P", "-m", _SERVE, str(os.getpid()), "server", str(listener.fileno()), str(port), key],
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        pass_fds=(listener.fileno(),),
-        env=environment,
-        cwd=home,
-        start_new_session=True,
-        umask=UMASK,
-    )
+    command = [str(python), "-P", "-m", SERVE, str(os.getpid()), "server", str(listener.fileno()), str(port), key]
+    return spawn(command, log, environment, folder=home, pass_fds=[listener.fileno()])
 
 
 def _libc(libraries: Path) -> Path:

@@ -107,11 +107,6 @@ def boards_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     return Path(chosen).expanduser().resolve()
 
 
-def is_fetched(folder: str | os.PathLike[str] | None = None) -> bool:
-    """Return whether a board for the installed TVM was fetched; :func:`find_board` checks that the board is usable."""
-    return _record(_target(boards_folder(folder))).exists()
-
-
 def find_board(folder: str | os.PathLike[str] | None = None) -> BoardFiles:
     """Find a fetched board, and check that it is complete and has the installed versions.
 

@@ -28,7 +28,7 @@ from syno_lab.systems import read_operator
 from syno_lab.tuning.child import load_module
 from syno_lab.tuning.jobs import apply_trace, compile_candidate, draw
 from syno_lab.tuning.records import TuningKey, open_record
-from syno_lab.tuning.search import shape_and_dtype
+from syno_lab.tuning.search import TOLERANCE, shape_and_dtype
 from syno_lab.tuning.targets import LOCAL, resolve
 from syno_lab.tuning.values import TraceData, TuningTask
 from syno_lab.versioned import JSON
@@ -48,8 +48,6 @@ _BESIDE_S = 600.0
 #: The limits for notes: share of time that a hypervisor took, share of the machine that other processes used, relative
 #: change of the clock rate.
 _STOLEN_LIMIT, _OTHERS_LIMIT, _CLOCK_LIMIT = 0.02, 0.1, 0.05
-#: The largest allowed difference between two ways' outputs, relative to the largest output.
-_TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
 
 
 @dataclass(frozen=True)
@@ -230,7 +228,7 @@ def _errors(task: TuningTask, ways: Sequence[str], folder: Path) -> dict[str, fl
     scale = max(float(np.abs(first).max()), 1e-30)
     errors = {way: float(np.abs(array - first).max()) / scale for way, array in outputs.items() if way != name}
     for way, error in errors.items():
-        if not error <= _TOLERANCE[task.dtype]:
+        if not error <= TOLERANCE[task.dtype]:
             raise TuningError(
                 f"{task.label}: {WAYS[way]} computes something else than {WAYS[name]}: they differ by {error:.2g} of "
                 "the largest output; please report it"

@@ -176,19 +176,8 @@ class Method:
 
 def to_job(method: Method) -> dict[str, JSON]:
     """Return a method as parameters of a job, including the user's code as text."""
-
-    def plain(part: Code) -> JSON:
-        return msgspec.to_builtins(part) if isinstance(part, UserCode) else str(part)
-
-    params = {"strategy": method.strategy, "cost_model": plain(method.cost_model)}
-    params["rules"] = [plain(rule) for rule in method.rules]
-    if method.space is not None:
-        params["space"] = plain(method.space)
-    if method.mutations is not None:
-        params["mutators"] = [[plain(mutation), share] for mutation, share in method.mutations]
-    if method.postprocessors is not None:
-        params["postprocessors"] = [plain(step) for step in method.postprocessors]
-    return params
+    parts: dict[str, JSON] = msgspec.json.decode(msgspec.json.encode(method))  # lists in place of tuples
+    return {name: part for name, part in parts.items() if part is not None}
 
 
 def from_job(params: Mapping[str, JSON]) -> Method:

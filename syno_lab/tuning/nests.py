@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
 from tvm.ir import Array, Expr
@@ -49,27 +50,17 @@ def _write(part: Stmt, depth: int, loops: list[str], lines: list[str]) -> None:
         _write(part.block.body, depth, loops, lines)
     else:
         if loops:
-            plain = [loop for loop in loops if "," not in loop]
             # Serial loops share a line; a loop with an annotation has its own line.
-            for header in _joined(loops, plain):
-                lines.append(f"{_INDENT * depth}for {header}:")
-                depth += 1
+            for is_serial, group in groupby(loops, key=lambda loop: "," not in loop):
+                for header in ["; ".join(group)] if is_serial else group:
+                    lines.append(f"{_INDENT * depth}for {header}:")
+                    depth += 1
         _write_body(part, kind, depth, lines)
 
 
 def _value(annotation: int | Sequence[int]) -> str:
     """Return an annotation's numbers, separated by spaces, because commas separate the notes of a loop."""
     return " ".join(map(str, annotation)) if isinstance(annotation, Sequence) else str(int(annotation))
-
-
-def _joined(loops: list[str], plain: list[str]) -> list[str]:
-    groups: list[list[str]] = []
-    for loop in loops:
-        if loop in plain and groups and groups[-1][-1] in plain:
-            groups[-1].append(loop)
-        else:
-            groups.append([loop])
-    return ["; ".join(group) for group in groups]
 
 
 def _write_body(part: Stmt, kind: str, depth: int, lines: list[str]) -> None:

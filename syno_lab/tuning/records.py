@@ -195,11 +195,14 @@ def open_record(folder: str | os.PathLike[str], key: TuningKey) -> Iterator[Reco
                     "move it away, or use another folder"
                 )
         record = Record(key, path, damaged=len(damaged))
-        if damaged or not lines:
+        if damaged or not lines:  # move the damaged lines to a file beside the record
             head: _Line = {"kind": "key", "format": FORMAT, "version": VERSION, **asdict(key)}
-            intact = [head, *(line for line in lines if line.get("kind") != "key")]
-            _rewrite(path, intact, damaged)
-            lines = intact
+            lines = [head, *(line for line in lines if line.get("kind") != "key")]
+            with _store_errors(path):
+                if damaged:
+                    with private.create(path.with_suffix(".damaged"), "ab") as beside:
+                        beside.write(b"".join(line + b"\n" for line in damaged))
+                put(path, b"".join(map(_line, lines)))
         for data in lines:
             _take(record, data)
         yield record
@@ -222,15 +225,6 @@ def _read(path: Path) -> tuple[list[_Line], list[bytes]]:
         except (msgspec.DecodeError, UnicodeError, RecursionError):  # a right digest, but not a record's line
             bad.append(line)
     return good, [*bad, torn] if torn else bad
-
-
-def _rewrite(path: Path, lines: list[_Line], damaged: list[bytes]) -> None:
-    """Rewrite the file with the intact lines only; move the damaged lines to a file beside it."""
-    with _store_errors(path):
-        if damaged:
-            with private.create(path.with_suffix(".damaged"), "ab") as beside:
-                beside.write(b"".join(line + b"\n" for line in damaged))
-        put(path, b"".join(map(_line, lines)))
 
 
 def _key(data: _Line, path: Path) -> TuningKey:

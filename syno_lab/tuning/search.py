@@ -46,8 +46,8 @@ _DRAWS_EACH = 8
 #: The seconds of a failed candidate in the search, as in TVM's own callback.
 _FAILED_S = 1e10
 
-#: The largest allowed difference between a tuned and the unscheduled program, relative to the largest output.
-_TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
+#: The largest allowed difference between the outputs of two programs, relative to the largest output.
+TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
 
 #: A callback; its arguments are a trial, the number of failed candidates, and the best latency in ms.
 Report = Callable[[Trial, int, float | None], None]
@@ -460,7 +460,7 @@ def compare(expected: np.ndarray, output: np.ndarray, dtype: str, others: str = 
 
     right, actual = np.asarray(expected, "float64"), np.asarray(output, "float64")
     difference = float(np.abs(actual - right).max())
-    allowed = _TOLERANCE.get(dtype, 0.0) * float(np.abs(right).max())  # the tolerance is 0 for integers
+    allowed = TOLERANCE.get(dtype, 0.0) * float(np.abs(right).max())  # the tolerance is 0 for integers
     if not math.isfinite(difference) or difference > allowed:
         raise TuningError(
             f"the tuned program computes something else: largest difference {difference:.3g} "

@@ -7,24 +7,17 @@ import platform
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syno_lab.codegen.target_names import LOCAL, TARGETS, NamedTarget, architecture, describe, local_threads
+from syno_lab.codegen.target_names import LOCAL as LOCAL
+from syno_lab.codegen.target_names import TARGETS as TARGETS
+from syno_lab.codegen.target_names import NamedTarget as NamedTarget
+from syno_lab.codegen.target_names import architecture as architecture
+from syno_lab.codegen.target_names import describe
+from syno_lab.codegen.target_names import local_threads as local_threads
 from syno_lab.errors import SynoError, TuningError
 from syno_lab.inputs import quoted
 
 if TYPE_CHECKING:
     import tvm
-
-__all__ = [
-    "LOCAL",
-    "TARGETS",
-    "NamedTarget",
-    "ResolvedTarget",
-    "architecture",
-    "check_here",
-    "check_target",
-    "local_threads",
-    "resolve",
-]
 
 #: The families of TVM modules that a target may need, because MetaSchedule's rules find tensor intrinsics by name.
 _INTRINSICS = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm_cpu", "arm64": "arm_cpu"}

@@ -11,6 +11,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass, fields
 from importlib import metadata
 from typing import Any
@@ -187,16 +188,10 @@ class _Link:
         if self._socket is not None:
             self._socket.close()
 
-    def __enter__(self) -> _Link:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def tracker_summary(host: str, port: int, deadline_s: float = 5.0) -> TrackerSummary:
     """List the devices of the tracker at ``host:port``. Raises :class:`TrackerError` without an answer in time."""
-    with _Link(host, port, time.monotonic() + deadline_s) as link:
+    with closing(_Link(host, port, time.monotonic() + deadline_s)) as link:
         try:
             answer = link.ask([_SUMMARY])
         except OSError as error:
@@ -347,7 +342,7 @@ def request_device(
     def answer() -> tuple[str, int, str]:
         check()
         try:
-            with _Link(host, port, deadline) as link:
+            with closing(_Link(host, port, deadline)) as link:
                 status, (server, server_port, matchkey) = link.ask([_REQUEST, key, "", priority], meanwhile=check)
                 device = str(server), int(server_port), str(matchkey)
         except TimeoutError:

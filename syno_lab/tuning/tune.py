@@ -35,7 +35,6 @@ from syno_lab.tuning.records import (
 from syno_lab.tuning.targets import architecture, check_target
 from syno_lab.tuning.tracker import (
     DeviceInfo,
-    TrackerSummary,
     check_machines,
     check_tracker,
     check_versions,
@@ -166,11 +165,10 @@ def _find_devices(options: TuningOptions, deadline_s: float, threads: int) -> _D
     if options.threads is not None:
         raise TuningError("a board runs operators in threads of its own: leave threads out")
     check_tracker(*board.address, board.key, min(5.0, deadline_s), need_free=False)
-    summary = tracker_summary(*board.address)
-    devices = summary.of(board.key)
+    devices = tracker_summary(*board.address).of(board.key)
     check_versions(devices, host_version())
     check_machines(devices, architecture(options.target), options.target)
-    return _Devices(device, min(max(len(devices), 1), _MOST_BOARDS), conditions_of(summary, board.key))
+    return _Devices(device, min(max(len(devices), 1), _MOST_BOARDS), conditions_of(devices, board.key))
 
 
 class _Queue:
@@ -413,12 +411,11 @@ class _Queue:
         return True
 
 
-def conditions_of(summary: TrackerSummary, key: str) -> str:
+def conditions_of(devices: Sequence[DeviceInfo], key: str) -> str:
     """Return the conditions of all devices under a key, which must be equal: the devices' latencies are compared.
 
     Raises :class:`TrackerError` if two devices have different conditions.
     """
-    devices: tuple[DeviceInfo, ...] = summary.of(key)
     addresses = {device.conditions: device.address for device in devices}
     if len(addresses) > 1:
         listed = ", ".join(f"{address} has {conditions}" for conditions, address in sorted(addresses.items()))

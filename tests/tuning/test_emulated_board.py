@@ -19,7 +19,7 @@ from syno_lab.tuning import TuningTask, tracker_summary, tune
 from syno_lab.tuning import emulated_files as files
 from syno_lab.tuning.checkup import run_remotely
 from syno_lab.tuning.emulated import KEY, emulated_board
-from syno_lab.tuning.emulated_files import boards_folder, fetch_board, find_board, is_fetched
+from syno_lab.tuning.emulated_files import boards_folder, fetch_board, find_board
 
 SIZES = {"N": 1, "C_in": 16, "C_out": 16, "H": 8, "W": 8}
 
@@ -212,7 +212,8 @@ def test_a_damaged_board_is_refused(fetched, damage, match):
     with pytest.raises(TuningError, match=match) as caught:
         find_board(fetched.parent)
     assert "\n" not in str(caught.value)
-    assert is_fetched(fetched.parent) == (damage is not shutil.rmtree), "tests skip where there is none, no other time"
+    is_there = files._record(files._target(fetched.parent)).exists()
+    assert is_there == (damage is not shutil.rmtree), "tests skip where there is none, no other time"
 
 
 def test_a_board_without_an_emulator(fetched, monkeypatch):

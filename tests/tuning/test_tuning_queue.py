@@ -201,10 +201,10 @@ def test_devices_of_one_key_must_be_alike():
     def summary(*devices):
         return TrackerSummary((DeviceKey("pair", 0, len(devices), 0),), devices)
 
-    assert conditions_of(summary(device(tvm="1", threads=6, power="15W")), "pair") == "threads=6 power=15W"
-    assert conditions_of(summary(device()), "pair") == "unknown"
+    assert conditions_of(summary(device(tvm="1", threads=6, power="15W")).of("pair"), "pair") == "threads=6 power=15W"
+    assert conditions_of(summary(device()).of("pair"), "pair") == "unknown"
     with pytest.raises(TrackerError, match=r"differ: .* has threads=1, .* has threads=2; give each its own key"):
-        conditions_of(summary(device(tvm="1", threads=2), device(tvm="1", threads=1)), "pair")
+        conditions_of(summary(device(tvm="1", threads=2), device(tvm="1", threads=1)).of("pair"), "pair")
 
 
 @pytest.mark.parametrize(
