@@ -7,7 +7,6 @@ does not end, its outcome is a failure or a timeout, and the next trial has a ne
 
 from __future__ import annotations
 
-import gc
 import queue
 import signal
 import time
@@ -157,7 +156,3 @@ def _trial(say: Callable[[object], None], _: Callable[[], object], params: dict[
         traceback.print_exc()
         answer = TrialOutcome(state="failed", reason=said_by(error))
     say(answer)
-    if not gc.get_freeze_count():
-        # All modules are imported now. The garbage collection at a trial's end took 10 % of the trial's time. After the
-        # freeze, the collection takes a hundredth of this time.
-        gc.freeze()

@@ -186,7 +186,8 @@ class Search:
                 mod=self.module,
                 target=self.tools.target.tvm,
                 space_generator=means.space(self.module, self._is_wide),
-                search_strategy=means.strategy(population, unmeasured, generations),
+                # Five populations drawn in vain; of a larger one, one is enough.
+                search_strategy=means.strategy(population, unmeasured, generations, 1 if empty else 5),
                 task_name="main",
                 rand_state=(self.seed + self._phases + 1009 * self._restored) % (2**31 - 2) + 1,
                 num_threads=cores(),

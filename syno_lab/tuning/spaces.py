@@ -197,15 +197,14 @@ class Means:
 
     # -- the search ----------------------------------------------------------------------------------------------------
 
-    def strategy(self, population: int, unmeasured: int, generations: int) -> ms.search_strategy.SearchStrategy:
-        """Return the strategy; the numbers are for the evolutionary strategy."""
+    def strategy(self, population: int, unmeasured: int, generations: int, rounds: int) -> ms.SearchStrategy:
+        """Return the strategy; the numbers are for the evolutionary strategy, which ends after ``rounds`` in vain."""
         if self._method.strategy == "replay-trace":
             return ms.search_strategy.ReplayTrace()
         if self._method.strategy == "replay-func":
             return ms.search_strategy.ReplayFunc()
-        return ms.search_strategy.EvolutionarySearch(
-            population_size=population, init_min_unmeasured=unmeasured, genetic_num_iters=generations
-        )
+        size, of = {"population_size": population, "init_min_unmeasured": unmeasured}, ms.search_strategy
+        return of.EvolutionarySearch(**size, max_fail_count=rounds, genetic_num_iters=generations)
 
     def cost_model(self, warmup: int, seed: int) -> ms.CostModel:
         """Make a cost model; XGBoost predicts at random until it has ``warmup`` candidates."""
