@@ -31,7 +31,10 @@ class Vertex(NamedTuple):
 
 def least_form(vertices: Sequence[Vertex]) -> Form:
     """Return the canonical form: for each vertex in canonical order its label and its inputs."""
-    return _Search(vertices).least()
+    search = _Search(vertices)
+    search.walk(_ranked([vertex.label for vertex in vertices]), [])
+    assert search.form is not None
+    return search.form
 
 
 class _Search:
@@ -49,13 +52,7 @@ class _Search:
         self.first: tuple[Form, list[int], list[int]] | None = None
         self.symmetries: list[dict[int, int]] = []
 
-    def least(self) -> Form:
-        """Return the canonical form: for each vertex in canonical order its label and its inputs."""
-        self._walk(_ranked([vertex.label for vertex in self.vertices]), [])
-        assert self.form is not None
-        return self.form
-
-    def _walk(self, colours: Colours, chosen: list[int]) -> int | None:
+    def walk(self, colours: Colours, chosen: list[int]) -> int | None:
         """Visit all orders that begin with ``chosen``; return the number of choices to go back to, or None."""
         colours = self._refined(colours)
         tied = [colour for colour in set(colours) if colours.count(colour) > 1]
@@ -66,7 +63,7 @@ class _Search:
             if vertex in self._images(done, chosen):
                 continue
             apart = [2 * colour + (number != vertex) for number, colour in enumerate(colours)]
-            back = self._walk(apart, [*chosen, vertex])
+            back = self.walk(apart, [*chosen, vertex])
             if back is not None and back < len(chosen):
                 return back
             done.add(vertex)

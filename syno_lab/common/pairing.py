@@ -7,9 +7,10 @@ is the larger mark; the product is ``x`` or the larger mark. So pairings compose
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import chain
 
 from syno_lab.common.wants import RANK, Letter, Wish, wants_text
 from syno_lab.errors import SpecError
@@ -77,7 +78,8 @@ class Pairing:
         Raises SpecError when the pairings have different numbers of axes.
         """
         self._check_comparable(target)
-        return sum(RANK[wished] > RANK[mark] for mark, wished in zip(self._all(), target._all(), strict=True))
+        pairs = zip(chain(*self.marks), chain(*target.marks), strict=True)
+        return sum(RANK[wished] > RANK[mark] for mark, wished in pairs)
 
     def mark_of(self, wish: Wish) -> Letter:
         """Return the mark of the wish's input axis and output axis, or the largest mark if the output axis is None."""
@@ -137,10 +139,6 @@ class Pairing:
 
     def _repr_html_(self) -> str:
         return self.html()
-
-    def _all(self) -> Iterator[Letter]:
-        for row in self.marks:
-            yield from row
 
     def _check_comparable(self, other: Pairing) -> None:
         if (len(self.rows), len(self.columns)) != (len(other.rows), len(other.columns)):

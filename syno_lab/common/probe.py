@@ -50,7 +50,8 @@ class Probe:
         stacked = np.stack(kernels, axis=2)
         flat = stacked.reshape(*stacked.shape[:3], -1)
         read = flat[..., flat.any(axis=(0, 1, 2))]  # an offset that is not read adds a singular value of 0
-        space, out, into = (effective_rank(_unfolded(read, axis)) if read.size else 0.0 for axis in (3, 0, 1))
+        unfolded = (np.moveaxis(read, axis, 0).reshape(read.shape[axis], -1) for axis in (3, 0, 1))
+        space, out, into = map(effective_rank, unfolded) if read.size else (0.0, 0.0, 0.0)
         return cls(kernels[0] if len(kernels) == 1 else np.sqrt((stacked**2).mean(2)), space, out, into)
 
     def shares(self, reference: Probe) -> dict[str, float]:
@@ -71,11 +72,6 @@ class Probe:
     def promise(self, reference: Probe) -> dict[str, float]:
         """Return the :meth:`score` and the :meth:`shares`, as :meth:`.OperatorSpace.probe` returns them."""
         return {"score": self.score(reference), **self.shares(reference)}
-
-
-def _unfolded(array: Array, axis: int) -> Array:
-    matrix: Array = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
-    return matrix
 
 
 def beside_convolution(probe: Probe) -> tuple[str, Probe]:

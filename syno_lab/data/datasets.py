@@ -219,11 +219,7 @@ def load_dataset(
             form = next((form for form in CIFAR_FORMATS if form.folder == folder.name), None)
             parent = folder.parent if form else folder
             folder = download_cifar(
-                (form or CIFAR_FORMATS[0]).folder,
-                parent,
-                progress=progress,
-                base_url=base_url,
-                known_hash=known_hash,
+                (form or CIFAR_FORMATS[0]).folder, parent, progress=progress, base_url=base_url, known_hash=known_hash
             )
         folder, form = find_cifar(folder)
     except DataError as error:

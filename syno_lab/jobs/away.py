@@ -44,11 +44,6 @@ ANSWER_S, PATIENCE_S = 30.0, 120.0
 FILES_VARIABLE = "SYNO_LAB_AWAY_FILES_S"
 
 
-def is_away() -> bool:
-    """Whether this process is a worker that joined from another machine."""
-    return bool(os.environ.get(VARIABLE))
-
-
 def run(folder: str, number: int) -> None:
     """Run a waiting job of the lab in ``folder`` on this machine; return when the attempt has ended.
 

@@ -40,7 +40,8 @@ class Endpoint:
     key: str = ""
 
     def __post_init__(self) -> None:
-        if not self.is_encrypted and not self._is_here():
+        host = self.address.rpartition("://")[2].rpartition(":")[0].strip("[]")
+        if not self.is_encrypted and not is_loopback(host):
             raise JobError(
                 f"the Dask cluster at {inputs.quoted(self.address)} is without TLS, and whoever reaches it can run "
                 "code in it: start it with --tls-ca-file, --tls-cert and --tls-key, and name it as tls://HOST:PORT"
@@ -50,9 +51,6 @@ class Endpoint:
     def is_encrypted(self) -> bool:
         """Whether the scheduler admits only clients with a key."""
         return self.address.partition("://")[0] in ("tls", "wss")
-
-    def _is_here(self) -> bool:
-        return is_loopback(self.address.rpartition("://")[2].rpartition(":")[0].strip("[]"))
 
     def security(self) -> Any:
         """Return the TLS settings for Dask's client, a `distributed.Security`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -124,9 +123,5 @@ class JobHandle:
 
     def wait(self, timeout: float | None = None) -> JobRecord:
         """Wait until the job has ended, or for ``timeout`` seconds; return its record."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            job = self.record()
-            if job.is_ended or (deadline is not None and time.monotonic() >= deadline):
-                return job
-            time.sleep(0.1)
+        self._lab.wait([self.id], timeout)
+        return self.record()

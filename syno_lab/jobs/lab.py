@@ -14,7 +14,7 @@ from syno_lab.jobs.handle import JobHandle
 from syno_lab.jobs.keeper import Keeper
 from syno_lab.jobs.kinds import ONE_SLOT, RESOURCES, check
 from syno_lab.jobs.ledger import Ledger
-from syno_lab.jobs.records import JobRecord, JobState
+from syno_lab.jobs.records import ENDED, JobRecord, JobState
 from syno_lab.jobs.sweep import Watch, sweep
 from syno_lab.processes import alive
 from syno_lab.store import Store
@@ -154,12 +154,13 @@ class Lab(Closing):
         ids = None if numbers is None else list(numbers)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            running = [job for job in self.jobs() if not job.is_ended and (ids is None or job.id in ids)]
-            if not running:
+            self.sweep()
+            states = [job.state for job in self.ledger.jobs()] if ids is None else map(self.ledger.state, ids)
+            if all(state in (None, *ENDED) for state in states):
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-            time.sleep(0.2)
+            time.sleep(0.1)
 
     def hand_over(self, timeout: float | None = None) -> bool:
         """Start the cluster, and wait until it has every job that is ready now. After that, the lab may be closed.

@@ -15,16 +15,7 @@ from typing import Any
 from syno_lab.errors import JobError
 from syno_lab.inputs import quoted
 from syno_lab.jobs import trust
-from syno_lab.jobs.records import (
-    ATTEMPT_COLUMNS,
-    COLUMNS,
-    ENDED,
-    Attempt,
-    JobRecord,
-    JobState,
-    from_row,
-    to_row,
-)
+from syno_lab.jobs.records import ATTEMPT_COLUMNS, COLUMNS, ENDED, Attempt, JobRecord, JobState, from_row, to_row
 from syno_lab.processes import alive
 from syno_lab.store.database import Database
 from syno_lab.store.records import to_text

@@ -10,10 +10,10 @@ import os
 import platform
 import select
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from syno_lab import private
@@ -54,7 +54,7 @@ def supervise(folder: str, number: int) -> None:
     from distributed import secede
 
     root = Path(folder)
-    if away.is_away():
+    if os.environ.get(away.VARIABLE):
         away.run(folder, number)
         return
     if not (root / FILE_NAME).is_file():
@@ -110,33 +110,22 @@ def _send(root: Path, find: Callable[[], list[JobRecord]], *, is_again: bool = F
                 send(client, root, job, counted, is_again=is_again)
 
 
-@dataclass(frozen=True)
-class _Started:
-    """The process of an attempt.
-
-    After the process has ended, ``end()`` kills its group and returns the exit code and the CPU seconds.
-    """
-
-    pid: int
-    end: Callable[[], tuple[int, float]]
-
-
-def _start(root: Path, number: int, token: str, log: Path, more: Mapping[str, str]) -> _Started:
+def _start(root: Path, number: int, token: str, log: Path, more: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start the process of an attempt with ``more`` environment variables. Raises OSError where the start fails."""
     private.folder(log.parent)
     with private.create(log, "ab") as output:
         command = module_command("syno_lab.jobs.child", str(root), str(number), token)
         own = {**endpoint.passed_on(), "PYTHONUNBUFFERED": "1", alive.TOKEN_VARIABLE: token}
-        child = spawn(command, output, own_environment(**{**own, **more}), folder=root)
+        return spawn(command, output, own_environment(**{**own, **more}), folder=root)
 
-    def end() -> tuple[int, float]:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)  # the system does not reuse the process identifier before `wait4`
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        return child.returncode, usage.ru_utime + usage.ru_stime
 
-    return _Started(child.pid, end)
+def _end(child: subprocess.Popen[bytes]) -> tuple[int, float]:
+    """Kill the group of a process that has ended; return the exit code and the CPU seconds of the process."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)  # the system does not reuse the process identifier before `wait4`
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return child.returncode, usage.ru_utime + usage.ru_stime
 
 
 class Supervisor:
@@ -159,13 +148,13 @@ class Supervisor:
                 reason = f"its process could not be started: {error}"
                 if error.errno in NO_ROOM:  # a full disk is no fault of the job
                     time.sleep(ROOM_S)
-                    self._give_back(reason)
+                    self._insist(Ending("stopped", reason))  # this counts no death
                 else:
                     self._write_down(reason, 0.0, 0.0)
                 return
             started = time.monotonic()
             self._stay(child.pid)
-            code, cpu_s = child.end()
+            code, cpu_s = _end(child)
         self._write_down(exit_cause(code, oom_kills() > kills), time.monotonic() - started, cpu_s)
 
     def watch(self) -> None:
@@ -202,10 +191,6 @@ class Supervisor:
     def _write_down(self, cause: str, wall_s: float, cpu_s: float) -> None:
         """Record the ending of the attempt, unless the process of the attempt has recorded it."""
         self._insist(Ending("died", cause, None, wall_s, cpu_s))
-
-    def _give_back(self, reason: str) -> None:
-        """Queue the job again without counting a death. The attempt's process ends when it finds no lease."""
-        self._insist(Ending("stopped", reason))
 
     def _insist(self, ending: Ending) -> None:
         alive.end_attempt(self.lease.token)

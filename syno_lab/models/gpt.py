@@ -71,14 +71,7 @@ class GPT(nn.Module):
     """
 
     def __init__(
-        self,
-        vocabulary: int,
-        *,
-        context: int,
-        width: int,
-        layers: int,
-        heads: int,
-        dropout: float = 0.1,
+        self, vocabulary: int, *, context: int, width: int, layers: int, heads: int, dropout: float = 0.1
     ) -> None:
         super().__init__()
         check_counts("a GPT", vocabulary=vocabulary, context=context, width=width, layers=layers, heads=heads)
@@ -123,12 +116,7 @@ def gpt2(
 
 
 def gpt_tiny(
-    vocabulary: int = 256,
-    context: int = 64,
-    width: int = 128,
-    layers: int = 4,
-    heads: int = 4,
-    dropout: float = 0.0,
+    vocabulary: int = 256, context: int = 64, width: int = 128, layers: int = 4, heads: int = 4, dropout: float = 0.0
 ) -> GPT:
     """Return a GPT small enough for two cores: 4 layers, 4 heads, width 128; by default its tokens are bytes."""
     return GPT(vocabulary, context=context, width=width, layers=layers, heads=heads, dropout=dropout)

@@ -107,12 +107,7 @@ class Worker:
     """
 
     def __init__(
-        self,
-        log: Path,
-        environment: Mapping[str, str] | None = None,
-        *,
-        has_tvm: bool = True,
-        own_group: bool = True,
+        self, log: Path, environment: Mapping[str, str] | None = None, *, has_tvm: bool = True, own_group: bool = True
     ) -> None:
         self._log, self._environment, self._has_tvm, self._own_group = log, environment, has_tvm, own_group
         self._process: subprocess.Popen[bytes] | None = None
@@ -183,21 +178,18 @@ class Worker:
         with suppress(EOFError, OSError):
             if link is not None:
                 return use(link)
-        raise self._crash(name)
+        process = self._process
+        if process is None:  # another thread closed the worker during this call
+            raise CrashedError(name, _KILLED)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        self.close()
+        raise CrashedError(name, describe_exit(process.returncode))
 
     def _wait(self, deadline_s: float, name: str) -> None:
         if not self._linked(name, lambda link: link.poll(deadline_s)):
             self.close()
             raise CallFailedError(f"{name}: not done after {deadline_s:g} s, killed")
-
-    def _crash(self, name: str) -> CrashedError:
-        process = self._process
-        if process is None:  # another thread closed the worker during this call
-            return CrashedError(name, _KILLED)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-        self.close()
-        return CrashedError(name, describe_exit(process.returncode))
 
     def close(self) -> None:
         """Kill the process. If the process is in this group, its children end with its pipe or with the group."""

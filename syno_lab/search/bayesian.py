@@ -220,8 +220,6 @@ class EstimateSearch(Search):
     """Search by an estimate of rewards.
 
     Args:
-        root: the first state of the space.
-        rng: the only random generator that the search uses.
         settings: how the pool is filled, and the shares of calls that explore.
         prior: a function from an operator to a number, greater for a higher expected reward. The mean of the estimate
             is a line over this number; the rewards set the slope of the line.

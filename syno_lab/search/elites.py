@@ -120,8 +120,6 @@ class EliteSearch(Search):
     """Search by elites.
 
     Args:
-        root: the first state of the space.
-        rng: the only random generator that the search uses.
         cost: a function from an operator to its cost as a share of the space's limit, such as its FLOPs.
         group: a function from an operator to its group, such as its system.
         bins, per_bin: see :class:`Elites`.

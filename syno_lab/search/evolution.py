@@ -104,8 +104,6 @@ class RegularizedEvolution(Search):
     """Regularised (ageing) evolution: the best of a few random members is mutated; the mutation replaces the oldest.
 
     Args:
-        root: the first state of the space.
-        rng: the only random generator that the search uses.
         population: the size of the population, whose first members are random (P in the paper, where it is 100).
         tournament: the number of members among which the best is the parent (S in the paper, where it is 25).
 

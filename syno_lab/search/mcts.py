@@ -18,7 +18,7 @@ policy is UCT: in the tree, values of nodes choose the path; below the tree, ste
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import ceil, exp
 from typing import Any
@@ -163,11 +163,8 @@ class MonteCarloTreeSearch(Search):
     """Monte Carlo tree search.
 
     Args:
-        root: the first state of the space.
-        rng: the only random generator that the search uses.
         policy: the function that ``select`` uses to value a step; None means UCT.
         settings: the settings for widening, virtual loss and values of actions.
-        observe: a callback for displays; it is called with the tree after each change.
     """
 
     def __init__(
@@ -177,13 +174,11 @@ class MonteCarloTreeSearch(Search):
         *,
         policy: Select | None = None,
         settings: Settings | None = None,
-        observe: Callable[[Tree], None] | None = None,
     ) -> None:
         super().__init__(root, rng)
         self.policy = uct() if policy is None else policy
         self.settings = Settings() if settings is None else settings
         self.tree = Tree(root, self.facts)
-        self._observe = observe
         self._paths: dict[Hashable, list[Place]] = {}
 
     def _propose(self) -> tuple[Trail, Any] | None:
@@ -228,17 +223,14 @@ class MonteCarloTreeSearch(Search):
         """Mark ``trail`` as outstanding, and count it at the nodes of ``path``."""
         self._paths[trail.end.key] = path
         self._mark(path, 1)
-        self._show()
 
     def _learn(self, operator: Any, trail: Trail, reward: float, measures: Measures) -> None:
         path = self._paths.pop(trail.end.key)
         self._mark(path, -1)
         backup(self.tree, path, trail.steps, reward)
-        self._show()
 
     def _release(self, trail: Trail) -> None:
         self._mark(self._paths.pop(trail.end.key), -1)
-        self._show()
 
     def _path(self, trail: Trail) -> list[Place]:
         """Return the nodes along a trail, and add the next node to the tree, as a search would."""
@@ -266,7 +258,3 @@ class MonteCarloTreeSearch(Search):
             if place.state.is_complete:
                 tree.close(place)
         return path
-
-    def _show(self) -> None:
-        if self._observe is not None:
-            self._observe(self.tree)

@@ -79,8 +79,6 @@ class ParetoEvolution(Search):
     Operators with reward 0 have failed and are no parents. An operator without the drawn measure is no parent either.
 
     Args:
-        root: the first state of the space.
-        rng: the only random generator that the search uses.
         objectives: the names of the measures besides the reward, at least one; less is better.
         costs: functions from an operator to a measure; all other measures come with :meth:`tell`.
         start: the number of random operators before the first parent is chosen.

@@ -148,6 +148,7 @@ def _try_kernel(host: str, port: int, key: str, target: str | None, session_s: f
 _EFFORT = Effort(repeat=3, min_ms=1)
 #: Seconds that a check gets for importing NumPy and compiling, in addition to the device's seconds.
 _HOST_S = 60.0
+_DTYPE = "float32"
 
 
 @dataclass(frozen=True)
@@ -169,8 +170,6 @@ def run_remotely(
     *,
     board: Board,
     target: str,
-    dtype: str = "float32",
-    seed: int = 0,
     wait_s: float = 30.0,
     session_s: float = 60.0,
 ) -> RemoteRun:
@@ -182,10 +181,10 @@ def run_remotely(
     check_target(target)
     device = Device(board, wait_s=wait_s, session_s=session_s, target=target)
     label, deadline_s = f"a kernel for {target} did not run on {board.key}", wait_s + session_s + _HOST_S
-    return once(label, _run, device, operator, dict(binding), dtype, seed, deadline_s=deadline_s)
+    return once(label, _run, device, operator, dict(binding), deadline_s=deadline_s)
 
 
-def _run(device: Device, operator: str, binding: dict[str, int], dtype: str, seed: int) -> RemoteRun:
+def _run(device: Device, operator: str, binding: dict[str, int]) -> RemoteRun:
     import numpy as np
 
     from syno_lab.codegen.tvm_device import find_target, for_target, machine
@@ -196,11 +195,11 @@ def _run(device: Device, operator: str, binding: dict[str, int], dtype: str, see
     value = read_operator(operator)
     bound = value.complete_binding(binding)
     shapes = [value.input_sizes(bound), *value.weight_sizes(bound)]
-    inputs = jobs.draw([(tuple(shape), dtype) for shape in shapes], seed)
+    inputs = jobs.draw([(tuple(shape), _DTYPE) for shape in shapes], 0)
     path = f"{tempfile.gettempdir()}/kernel.{resolved.artifact}"
-    module = for_target(value.to_tvm(bound, dtype), find_target(resolved.tvm))
+    module = for_target(value.to_tvm(bound, _DTYPE), find_target(resolved.tvm))
     jobs.compile_candidate(module, resolved.tvm, path)
-    arguments = [*((array.shape, dtype) for array in inputs), (tuple(value.output_sizes(bound)), dtype)]
+    arguments = [*((array.shape, _DTYPE) for array in inputs), (tuple(value.output_sizes(bound)), _DTYPE)]
     ran = jobs.measure(device.of(resolved), path, arguments, _EFFORT, inputs)
     expected = value.reference(*(array.astype("float64") for array in inputs), binding=bound)
     error = float(np.abs(ran.output - expected).max() / max(float(np.abs(expected).max()), 1e-30))

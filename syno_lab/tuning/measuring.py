@@ -178,18 +178,16 @@ def time_schedules(task: TuningTask, traces: Mapping[str, str], rounds: int = 10
     ``traces`` come from tunings' results. On a busy machine, a call is shorter than a time slice of the operating
     system, so the least of many times is undisturbed. Raises :class:`TuningError`.
     """
-    return _timed({name: (task, trace) for name, trace in traces.items()}, rounds, task.label)
+    return time_operators({name: (task, trace) for name, trace in traces.items()}, rounds, task.label)
 
 
-def time_operators(tuned: Mapping[str, tuple[TuningTask, str]], rounds: int = 100) -> dict[str, list[float]]:
+def time_operators(
+    tuned: Mapping[str, tuple[TuningTask, str]], rounds: int = 100, label: str = "time_operators"
+) -> dict[str, list[float]]:
     """Measure schedules of different operators as :func:`time_schedules` does; each name maps to a task and a trace.
 
-    Raises :class:`TuningError`.
+    Raises :class:`TuningError`, with a message that begins with ``label``.
     """
-    return _timed(tuned, rounds, "time_operators")
-
-
-def _timed(tuned: Mapping[str, tuple[TuningTask, str]], rounds: int, label: str) -> dict[str, list[float]]:
     if rounds < 1 or not tuned:
         raise TuningError(f"{label}: expected schedules and at least one round, found {len(tuned)} and {rounds}")
     try:

@@ -231,9 +231,7 @@ def _all(parts: Sequence[Code], names: Mapping[str, str], role: str, example: st
     return tuple(_named(item, names, role) for item in parts)
 
 
-def _shares(
-    value: Mapping[Code, float] | Sequence[tuple[Code, float]],
-) -> tuple[tuple[str | UserCode, float], ...]:
+def _shares(value: Mapping[Code, float] | Sequence[tuple[Code, float]]) -> tuple[tuple[str | UserCode, float], ...]:
     pairs = list(value.items()) if isinstance(value, Mapping) else list(value) if isinstance(value, Sequence) else []
     if isinstance(value, str) or any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
         raise TuningError(f"expected mutators with their shares, as in {{'tile-size': 0.9}}, found {quoted(value)}")

@@ -55,12 +55,30 @@ _POSTPROCESSORS: dict[str, Callable[[], ms.Postproc]] = {
 
 def mutator(chosen: str | Part) -> ms.Mutator:
     """Return TVM's mutator of a name, or a mutator that calls the user's function with a trace."""
-    return _MUTATORS[chosen]() if isinstance(chosen, str) else _python_mutator(chosen)
+    if isinstance(chosen, str):
+        return _MUTATORS[chosen]()
+
+    def mutated(trace: Trace) -> Trace | None:
+        result = chosen.function(trace)
+        if result is not None and not isinstance(result, Trace):
+            raise TuningError(f"expected {chosen.what} to return a trace or nothing, found {quoted(result)}")
+        return result
+
+    return of_python(ms.mutator.PyMutator, apply=lambda trace, _=0: chosen.run(mutated, trace))
 
 
 def postprocessor(chosen: str | Part) -> ms.Postproc:
     """Return TVM's postprocessor of a name, or a postprocessor that calls the user's function with a schedule."""
-    return _POSTPROCESSORS[chosen]() if isinstance(chosen, str) else _python_postprocessor(chosen)
+    if isinstance(chosen, str):
+        return _POSTPROCESSORS[chosen]()
+
+    def kept(schedule: Schedule) -> bool:
+        result = chosen.function(schedule)
+        if result is not None and not isinstance(result, bool):
+            raise TuningError(f"expected {chosen.what} to return whether a candidate is kept, found {quoted(result)}")
+        return result is not False
+
+    return of_python(ms.postproc.PyPostproc, apply=lambda schedule: chosen.run(kept, schedule))
 
 
 def of_python(base: type[_T], **methods: Callable[..., object]) -> _T:
@@ -82,26 +100,6 @@ def python_rule(apply: Callable[..., list[Schedule]], inner: ms.ScheduleRule | N
     """Make a schedule rule that calls ``apply``; ``inner`` is TVM's own rule inside it, which needs the target."""
     more = {} if inner is None else {"_initialize_with_tune_context": inner._initialize_with_tune_context}
     return of_python(ms.schedule_rule.PyScheduleRule, apply=apply, **more)
-
-
-def _python_mutator(code: Part) -> ms.Mutator:
-    def mutated(trace: Trace) -> Trace | None:
-        result = code.function(trace)
-        if result is not None and not isinstance(result, Trace):
-            raise TuningError(f"expected {code.what} to return a trace or nothing, found {quoted(result)}")
-        return result
-
-    return of_python(ms.mutator.PyMutator, apply=lambda trace, _=0: code.run(mutated, trace))
-
-
-def _python_postprocessor(code: Part) -> ms.Postproc:
-    def kept(schedule: Schedule) -> bool:
-        result = code.function(schedule)
-        if result is not None and not isinstance(result, bool):
-            raise TuningError(f"expected {code.what} to return whether a candidate is kept, found {quoted(result)}")
-        return result is not False
-
-    return of_python(ms.postproc.PyPostproc, apply=lambda schedule: code.run(kept, schedule))
 
 
 def python_cost_model(code: Part) -> ms.CostModel:

@@ -131,14 +131,14 @@ class Means:
         if isinstance(chosen, UserCode):
             return [python_rule(self._noted(chosen.name, self._guard("rule", chosen)))]
         if chosen == DEFAULT:
-            return [self._watch(_short(rule), rule) for rule in self._defaults(module)]
+            return [self._watch(type(rule).__name__, rule) for rule in self._defaults(module)]
         name, bits, threads = str(chosen), vector_bits(self._target.tvm), self._target.cores
         if name == FUSION:
             return [python_rule(self._noted(name, lambda sch, block: fuse_stages(sch, block, threads, bits)))]
         if name == LANES:
             return [python_rule(self._noted(name, lambda sch, block: channel_lanes(sch, block, bits, is_wide)))]
         if self._is_gpu:
-            return [self._watch(name, rule) for rule in self._defaults(module) if _short(rule) in _ON_GPUS[name]]
+            return [self._watch(name, rule) for rule in self._defaults(module) if type(rule).__name__ in _ON_GPUS[name]]
         return [self._watch(name, rule) for rule in _NAMED[name]()]
 
     def _defaults(self, module: IRModule) -> list[ms.ScheduleRule]:
@@ -269,11 +269,6 @@ _ON_GPUS: dict[str, tuple[str, ...]] = {
     "unroll": ("ParallelizeVectorizeUnroll",),
     "bind": ("AutoBind",),
 }
-
-
-def _short(rule: ms.ScheduleRule) -> str:
-    """Return a short name: ``MultiLevelTiling`` for TVM's ``s_tir.meta_schedule.MultiLevelTiling(…)``."""
-    return type(rule).__name__
 
 
 def _schedules(returned: object, initial: Schedule, role: str) -> _Schedules:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tvm import tirx
-from tvm.ir import Array, Expr
+from tvm.ir import Expr
 from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.sym import detect_linear_equation
 from tvm.tirx import Var
-
-#: The fields of TVM's expressions that contain other expressions: operations, casts, calls, selections and loads.
-_CHILDREN = ("a", "b", "value", "args", "condition", "true_value", "false_value", "indices")
+from tvm.tirx.analysis import undefined_vars
 
 
 @dataclass(frozen=True)
@@ -180,18 +178,7 @@ def _indices(region: tirx.BufferRegion) -> list[Expr]:
 
 def moves(indices: Iterable[Expr], variable: Var) -> bool:
     """Return whether an index depends on a variable."""
-    return any(node.same_as(variable) for index in indices for node in _nodes(index))
-
-
-def _nodes(expression: Expr) -> Iterator[Expr]:
-    yield expression
-    for name in _CHILDREN:
-        child = getattr(expression, name, None)
-        if isinstance(child, Expr):
-            yield from _nodes(child)
-        elif isinstance(child, Array):
-            for element in child:
-                yield from _nodes(element)
+    return any(used.same_as(variable) for index in indices for used in undefined_vars(index))
 
 
 def _is_unit_step(index: Expr, variable: Var) -> bool:

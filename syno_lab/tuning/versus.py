@@ -26,14 +26,7 @@ from syno_lab.models.slot import Place, put_in, slots
 from syno_lab.protocol import OfNetworks
 from syno_lab.scratch import scratch
 from syno_lab.systems import builder_of, system_of
-from syno_lab.tuning.network import (
-    FunctionsTuning,
-    NetworkMeasurement,
-    Part,
-    compiled,
-    run_networks,
-    tune_functions,
-)
+from syno_lab.tuning.network import FunctionsTuning, NetworkMeasurement, Part, compiled, run_networks, tune_functions
 from syno_lab.tuning.options import Budget, TuningOptions
 from syno_lab.tuning.tune import tune_queue
 from syno_lab.tuning.values import TuningProgress, TuningResult, TuningTask

@@ -231,10 +231,14 @@ def test_places_widen_with_what_was_searched() -> None:
 
 def test_the_tree_is_shown_while_it_grows() -> None:
     seen: list[tuple[int, int]] = []
-    search = MonteCarloTreeSearch(
-        Words(), random.Random(1), observe=lambda tree: seen.append((tree.root.visits, tree.root.outstanding))
-    )
-    run(search, lambda _: 0.5, 2)
+    search = MonteCarloTreeSearch(Words(), random.Random(1))
+    root = search.tree.root
+    for _ in range(2):
+        candidate = search.ask()
+        assert candidate is not None
+        seen.append((root.visits, root.outstanding))
+        search.tell(candidate, 0.5)
+        seen.append((root.visits, root.outstanding))
     assert seen == [(0, 1), (1, 0), (1, 1), (2, 0)]
 
 
