@@ -70,7 +70,7 @@ _METHODS: dict[type, dict[str, Any]] = {
         "to_json": _files.to_json,
         "from_json": staticmethod(_files.from_json),
         "to_torch": _to_torch,
-        "properties": _wanted.properties_of,
+        "properties": lambda graph, **options: _wanted.Properties.of(graph, **options),
         "shape": _wanted.shape_of,
         "depth": _wanted.depth_of,
         "mixing": _wanted.mixing_of,

@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Operation, Shape
 from syno_lab.drawing.render import accessible_svg
-from syno_lab.drawing.style import FONT, HIGHLIGHT, INK, INPUT, LINE, OUTPUT, WEIGHT, dot_text, plate
+from syno_lab.drawing.style import EDGE_POINTS, HIGHLIGHT, INPUT, LINE, OUTPUT, WEIGHT, digraph, dot_text, plate
 from syno_lab.inputs import count_of, plural
 
 #: For each kind of operation: its sign, fill and border. Operations with weights have the colours of weights.
@@ -32,7 +32,7 @@ LOOKS = {
     "opaque": ("?", "#e4e4ea", "#55555f"),
     "weights": ("Σ", WEIGHT.fill, WEIGHT.border),
 }
-_CAPTION_POINTS, _LABEL_POINTS = 12, 10
+_CAPTION_POINTS = 12
 _LONGEST = 34  # the limit of characters in a line of a box
 
 
@@ -150,7 +150,7 @@ def _drawn(
     def edge(tensor: int, below: str, side: int) -> None:
         maker, shape = graph.maker(tensor), _shape(graph, tensor)
         above = f"t{tensor}" if maker is None else f"n{maker}"
-        label = plate([shape, *notes.get(tensor, ())], "#ffffff", _LABEL_POINTS)
+        label = plate([shape, *notes.get(tensor, ())], "#ffffff", EDGE_POINTS)
         lines.append(f'{above} -> {below} [id="{below}-in{side}", class="tensor", label={label}]')
         # Graphviz names an edge by its source and target, so edges between the same boxes share a title.
         before, words = titles.get(f"{above}->{below}"), f"t{tensor} of {shape}"
@@ -173,12 +173,7 @@ def _drawn(
         words = f"output {number}"
         box(f"out{number}", [words], OUTPUT.fill, OUTPUT.border, "output", words, "rounded,filled", 2)
         edge(tensor, f"out{number}", 0)
-    head = [
-        "digraph graph_of_operations {",
-        f'graph [bgcolor="transparent", nodesep=0.35, ranksep=0.35, fontname="{FONT}", fontsize={_CAPTION_POINTS}]',
-        f'node [fontname="{FONT}", fontsize=12, fontcolor="{INK}", margin="0.14,0.06", height=0.3, shape=box]',
-        f'edge [color="{LINE}", fontcolor="{INK}", fontname="{FONT}", fontsize={_LABEL_POINTS}, arrowsize=0.6]',
-    ]
-    if title:
-        head.append(f'labelloc=t; fontcolor="{INK}"; label={plate([title], "#ffffff", _CAPTION_POINTS)}')
-    return "\n".join([*head, *("  " + line for line in lines), "}"]) + "\n", titles
+    label = plate([title], "#ffffff", _CAPTION_POINTS) if title else ""
+    apart = "nodesep=0.35, ranksep=0.35"
+    source = digraph("graph_of_operations", lines, apart=apart, points=_CAPTION_POINTS, node="shape=box", label=label)
+    return source, titles

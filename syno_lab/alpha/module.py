@@ -128,8 +128,7 @@ class GraphModule(nn.Module):
     def tensor(self, name: str) -> Tensor:
         """Return a parameter or buffer by its name."""
         path, _, own = name.rpartition(".")
-        value: Tensor = getattr(self.get_submodule(path), own)
-        return value
+        return getattr(self.get_submodule(path), own)
 
     def put(self, name: str, what: nn.Module | Tensor) -> str:
         """Register a module, parameter or buffer under a dotted name, and missing parent modules; return the name."""

@@ -87,8 +87,7 @@ def _windows(x: Array, width: int, at: Applied, fill: float) -> Array:
     axes = tuple(range(1, x.ndim - 1))
     seen = np.lib.stride_tricks.sliding_window_view(padded, (span,) * len(axes), axes)
     positions = (slice(None), *[slice(None, None, stride)] * len(axes), slice(None))
-    windows: Array = seen[(*positions, *[slice(None, None, apart)] * len(axes))]
-    return windows
+    return seen[(*positions, *[slice(None, None, apart)] * len(axes))]
 
 
 def _conv(x: Array, weights: Sequence[Array], at: Applied) -> Array:
@@ -111,14 +110,12 @@ def _pool(x: Array, at: Applied, *, is_max: bool) -> Array:
         return x.max(spatial, keepdims=True) if is_max else x.mean(spatial, keepdims=True)
     seen = _windows(x, at["window"], at, -np.inf if is_max else np.nan)
     axes = tuple(range(x.ndim, seen.ndim))
-    result: Array = seen.max(axes) if is_max else np.nanmean(seen, axes)
-    return result
+    return seen.max(axes) if is_max else np.nanmean(seen, axes)
 
 
 def _normalised(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
-    result: Array = (x - mean) / np.sqrt(variance + epsilon)
-    return result
+    return (x - mean) / np.sqrt(variance + epsilon)
 
 
 def _scaled(x: Array, weights: Sequence[Array]) -> Array:

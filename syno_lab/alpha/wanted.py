@@ -135,8 +135,7 @@ class Properties:
 
     def table(self, name: str) -> Table[Any]:
         """Return the table of wanted values of a property."""
-        table: Table[Any] = getattr(self, name)
-        return table
+        return getattr(self, name)
 
     def distances(self, graph: Graph) -> dict[str, float]:
         """Return the distances of a graph from the wanted values, by the name of the property.
@@ -197,11 +196,6 @@ class Properties:
 
 
 # -- of a graph --------------------------------------------------------------------------------------------------------
-
-
-def properties_of(graph: Graph, *, normalised: bool = False, producer: Producer | None = None) -> Properties:
-    """See :meth:`Properties.of`."""
-    return Properties.of(graph, normalised=normalised, producer=producer)
 
 
 def shape_of(graph: Graph, output: int = 0) -> Shape:

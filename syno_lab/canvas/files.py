@@ -68,12 +68,8 @@ def from_json(text: str | bytes) -> Fitted:
     record = read_versioned(text, _File, what="kernel file", name=FORMAT, version=VERSION, most=MAX_BYTES)
     nodes = tuple([Node(Primitive(node.primitive, node.parameter), tuple(node.inputs)) for node in record.nodes])
     try:
-        places = []
-        for place in record.places:
-            numbers = msgspec.structs.asdict(place)
-            del numbers["solution"]
-            places.append(Place(**numbers))
+        places = tuple([Place(*msgspec.structs.astuple(place)[:-1]) for place in record.places])
         solutions = tuple([tuple(place.solution) for place in record.places])
-        return Fitted(Kernel(nodes, record.normalise), record.groups, tuple(places), solutions)
+        return Fitted(Kernel(nodes, record.normalise), record.groups, places, solutions)
     except (PrimitiveError, SpecError) as error:
         raise FormatError(f"kernel file: {error}") from None

@@ -9,6 +9,7 @@ by one, the cheapest first. After this, each variable grows by a half, by a quar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -116,10 +117,9 @@ def ratios_of(place: Place, groups: int) -> Ratios:
 
 @lru_cache(maxsize=1 << 6)
 def _merged(places: tuple[Place, ...]) -> tuple[Place, ...]:
-    layers: dict[Place, int] = {}
+    layers = Counter[Place]()
     for place in places:
-        alone = replace(place, layers=1)
-        layers[alone] = layers.get(alone, 0) + place.layers
+        layers[replace(place, layers=1)] += place.layers
     return tuple([replace(place, layers=number) for place, number in layers.items()])
 
 
@@ -162,10 +162,10 @@ def _costs_of(kernel: Kernel) -> _Costs:
     """Return the costs of one run of the template; costs of equal size are added."""
 
     def summed(costs: Sequence[Cost]) -> tuple[tuple[Size, int], ...]:
-        by_size: dict[Size, int] = {}
+        by_size = Counter[Size]()
         for cost in costs:
             if cost.number:
-                by_size[cost.size] = by_size.get(cost.size, 0) + cost.number
+                by_size[cost.size] += cost.number
         return tuple(by_size.items())
 
     return summed(kernel.flops_costs), summed([Cost(1, volume_of(weight)) for weight in kernel.weights])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from syno_lab.canvas.kernel import Draft, Node, Substitution, Taken, fresh_in
 from syno_lab.canvas.matching import Match, matches
@@ -59,6 +59,7 @@ PLACES = Limit("places", "the replaced convolutions have no window, or their cha
 SUBSTITUTION = Limit("substitution", "with this size another tensor of the kernel would be illegal")
 
 Verdict = Rule | Limit | None
+Item = TypeVar("Item")
 
 
 class Needs(NamedTuple):
@@ -305,11 +306,8 @@ class Growing:
 
     def _take_any(self, names: Sequence[str], rng: random.Random) -> Growing | None:
         """Add a primitive with one of these names, each equally likely if it applies; None if no name applies."""
-        waiting = list(names)
-        while waiting:
-            index = int(rng.random() * len(waiting))
-            waiting[index], waiting[-1] = waiting[-1], waiting[index]
-            grown = self._take(waiting.pop(), rng)
+        for name in _shuffled(list(names), rng):
+            grown = self._take(name, rng)
             if grown is not None:
                 return grown
         return None
@@ -330,11 +328,7 @@ class Growing:
         if name == "fc" and rng.random() >= _SET_CHANNELS:  # else C channels are as likely as a variable
             free = [option for option in options if option[2].free is not None]
             options = free or options
-        while options:
-            index = int(rng.random() * len(options))
-            number, primitive, shape = options[index]
-            options[index] = options[-1]
-            options.pop()
+        for number, primitive, shape in _shuffled(options, rng):
             if self.verdict(primitive, (number,), shape) is None:
                 self.add(Node(primitive, (number,)), shape)
                 return self
@@ -397,11 +391,15 @@ class Growing:
             pair = divmod(int(rng.random() * number * number), number)
             if merges(*pair):
                 yield pair
-        every = [(lhs, rhs) for lhs in range(number) for rhs in range(number) if merges(lhs, rhs)]
-        while every:
-            index = int(rng.random() * len(every))
-            every[index], every[-1] = every[-1], every[index]
-            yield every.pop()
+        yield from _shuffled([(lhs, rhs) for lhs in range(number) for rhs in range(number) if merges(lhs, rhs)], rng)
+
+
+def _shuffled(items: list[Item], rng: random.Random) -> Iterator[Item]:
+    """Yield the items in random order; an item is drawn only when it is asked for, and leaves the list."""
+    while items:
+        index = int(rng.random() * len(items))
+        items[index], items[-1] = items[-1], items[index]
+        yield items.pop()
 
 
 class _Names(NamedTuple):
@@ -489,8 +487,7 @@ class Candidate(NamedTuple):
         return Taken(*self[:3])
 
     def __str__(self) -> str:
-        text = str(Node(self.primitive, self.inputs))
-        return text if self.substitution is None else f"{text} with {self.substitution}"
+        return str(self.taken)
 
 
 def candidates(draft: Draft, room: Room, *, look: Callable[[], None] = lambda: None) -> Iterator[Candidate]:

@@ -121,8 +121,7 @@ def _united(
 
 
 def _union(sets: Array, axes: tuple[int, ...]) -> Array:
-    union: Array = np.bitwise_or.reduce(sets, axis=axes, keepdims=True)
-    return union
+    return np.bitwise_or.reduce(sets, axis=axes, keepdims=True)
 
 
 def _whole(length: int) -> int:

@@ -239,8 +239,7 @@ def _given(places: Any, example: Example | None) -> Sequence[Place | Site]:
     if not hasattr(places, "named_modules"):  # not a network (a check without torch)
         if example is not None:
             raise SpecError("example: expected no example for places, which have their sizes, found one")
-        items: Sequence[Place | Site] = places
-        return items
+        return places
     if example is None:
         raise SpecError("example: expected the shape [C, H, W] of an image beside a network, found none")
     from syno_lab.models.layers import survey

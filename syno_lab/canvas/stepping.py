@@ -368,17 +368,17 @@ class KernelConstruction(
 
     def following(
         self, state: AimedDraft, rules: Sequence[OwnRule], pruned: bool, effort: Effort
-    ) -> Sequence[tuple[int, Candidate]]:
-        """List the next primitives, allowed primitives first.
+    ) -> tuple[Sequence[Candidate], Sequence[int]]:
+        """List the next primitives; allowed primitives come first.
 
         A size that makes another tensor illegal is left out, because it leads to no draft.
         """
         look = lambda: effort.tick("looking at the space")  # noqa: E731 - a callback for frequent calls
         options = growth.candidates(state.draft, state.aim.room, look=look)
-        listed = [(index, judged(state, c, rules)) for index, c in enumerate(options)]
-        allowed = [entry for entry in listed if entry[1].may_be_taken]
-        refused = [entry for entry in listed if not entry[1].may_be_taken and entry[1].verdict is not SUBSTITUTION]
-        return [*allowed, *refused] if pruned else allowed
+        found = [judged(state, c, rules) for c in options]
+        allowed = [index for index, c in enumerate(found) if c.may_be_taken]
+        refused = [index for index, c in enumerate(found) if not c.may_be_taken and c.verdict is not SUBSTITUTION]
+        return found, [*allowed, *refused] if pruned else allowed
 
     def leading(self, state: AimedDraft) -> Callable[[Candidate], Branch]:
         """Return a function that maps a next primitive to its branch: an operator, a dead end, or an open draft."""
@@ -421,10 +421,7 @@ def traces(values: Sequence[Any]) -> list[list[TracedStep]]:
 def _draft(value: Any) -> Draft:
     if isinstance(value, Draft):
         return value
-    if isinstance(value, Kernel | AimedDraft):
-        return value.draft
-    draft: Draft = value.kernel.draft
-    return draft
+    return value.draft if isinstance(value, Kernel | AimedDraft) else value.kernel.draft
 
 
 def _trace(draft: Draft, keys: dict[Any, int]) -> list[TracedStep]:

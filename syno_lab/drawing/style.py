@@ -66,26 +66,29 @@ WEIGHT = Look("plain", "#f9e6b8", "#8a6a00")
 BOXES = (".operation", ".node.tensor", ".node.primitive")
 
 
-def digraph(name: str, lines: Iterable[str], *, apart: str, points: int, edge: str = "", label: str = "") -> str:
+def digraph(
+    name: str, body: Iterable[str], *, apart: str, points: int, node: str = "width=0.3", edge: str = "", label: str = ""
+) -> str:
     """Return the DOT text of a picture.
 
     Args:
         name: the name of the graph.
-        lines: the nodes and edges.
+        body: the lines of the nodes and edges.
         apart: the distances between nodes and between ranks, as ``nodesep`` and ``ranksep``.
         points: the font size of the label.
+        node: further attributes of all nodes.
         edge: further attributes of all edges.
         label: the label above the picture, in DOT.
     """
     head = [
         f"digraph {name} {{",
         f'graph [bgcolor="transparent", {apart}, fontname="{FONT}", fontsize={points}]',
-        f'node [fontname="{FONT}", fontsize=12, fontcolor="{INK}", margin="0.14,0.06", height=0.3, width=0.3]',
+        f'node [fontname="{FONT}", fontsize=12, fontcolor="{INK}", margin="0.14,0.06", height=0.3, {node}]',
         f'edge [color="{LINE}", fontcolor="{INK}", fontname="{FONT}", fontsize={EDGE_POINTS}, {edge}arrowsize=0.6]',
     ]
     if label:
         head.append(f'labelloc=t; fontcolor="{INK}"; label={label}')
-    return "\n".join([*head, *("  " + line for line in lines), "}"]) + "\n"
+    return "\n".join([*head, *("  " + line for line in body), "}"]) + "\n"
 
 
 def primitive_look(name: str) -> Look:

@@ -6,7 +6,7 @@ holds only data. Reading a file runs only :meth:`State.apply`, which refuses eve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -104,17 +104,6 @@ def meaning_of(primitive: str) -> str:
     return entry.meaning if isinstance(entry, OwnPrimitive) else ""
 
 
-def check_meaning(item: StepRecord, where: str) -> None:
-    """Refuse a step with a user's primitive that this process lacks, or that computes another function in it."""
-    known = meaning_of(item.primitive)
-    if known != item.meaning:
-        raise FormatError(
-            f"{where}: expected a primitive {quoted(item.primitive)} of one's own with the digest "
-            f"{quoted(item.meaning or 'none')}, found {known or 'none'} in this process; syno_lab.add_primitive adds "
-            "one, and its digest tells what it computes"
-        )
-
-
 def primitives_of(text: str | bytes) -> tuple[str, ...]:
     """Return the names of the primitives in an operator file, from the output on, without applying the steps.
 
@@ -140,34 +129,37 @@ def _replay(record: OperatorRecord) -> Operator:
     state = State.root(spec)
     coordinates: list[Coordinate] = list(state.output)
     for place, item in enumerate(record.steps):
-        step = _step(item, place, coordinates, spec.symbols)
+        step = step_of(item, coordinates, spec.symbols, f"operator file: step {place}")
         try:
             after = state.apply(step)
         except SynoError as error:
             raise FormatError(f"operator file: step {place}: {error}") from None
         coordinates.extend(state.results(step))
         state = after
-    match = tuple(_look_up(coordinates, number, "match") for number in record.match)
+    match = looked_up(record.match, coordinates, "operator file: match")
     if not state.is_match(match):
         raise FormatError("operator file: match: expected one data coordinate for each input axis, of the same size")
     return Operator(state, match)
 
 
-def _step(item: StepRecord, place: int, coordinates: list[Coordinate], symbols: Symbols) -> Step:
-    where = f"step {place}"
-    check_meaning(item, f"operator file: {where}")
-    return Step(
-        item.primitive,
-        tuple(_look_up(coordinates, number, where) for number in item.operands),
-        None if item.parameter is None else symbols.size(item.parameter),
-        tuple(_look_up(coordinates, number, where) for number in item.given),
-    )
-
-
-def _look_up(coordinates: list[Coordinate], number: int, where: str) -> Coordinate:
-    if not 0 <= number < len(coordinates):
+def step_of(item: StepRecord, numbered: Sequence[Coordinate], symbols: Symbols, where: str) -> Step:
+    """Return the step of a record over numbered coordinates. Raises FormatError that begins with ``where``."""
+    known = meaning_of(item.primitive)
+    if known != item.meaning:
         raise FormatError(
-            f"operator file: {where}: expected a coordinate number from 0 to {len(coordinates) - 1}, "
-            f"found {quoted(number)}"
+            f"{where}: expected a primitive {quoted(item.primitive)} of one's own with the digest "
+            f"{quoted(item.meaning or 'none')}, found {known or 'none'} in this process; syno_lab.add_primitive adds "
+            "one, and its digest tells what it computes"
         )
-    return coordinates[number]
+    size = None if item.parameter is None else symbols.size(item.parameter)
+    operands, given = (looked_up(numbers, numbered, where) for numbers in (item.operands, item.given))
+    return Step(item.primitive, operands, size, given)
+
+
+def looked_up(numbers: Sequence[int], numbered: Sequence[Coordinate], where: str) -> tuple[Coordinate, ...]:
+    """Return the coordinates with these numbers. Raises FormatError that begins with ``where`` for another number."""
+    for number in numbers:
+        if not 0 <= number < len(numbered):
+            expected = f"a coordinate number from 0 to {len(numbered) - 1}"
+            raise FormatError(f"{where}: expected {expected}, found {quoted(number)}")
+    return tuple([numbered[number] for number in numbers])

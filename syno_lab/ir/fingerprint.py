@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from hashlib import blake2b
 from itertools import combinations, count, permutations, product
 from math import factorial, lcm, prod
@@ -336,10 +336,7 @@ def _pairs(seen: list[tuple[tuple[int, ...], Facts]], member: int) -> int:
 
 
 def _product(numbers: Iterable[int]) -> int:
-    result = 1
-    for number in numbers:
-        result = result * number % MODULUS
-    return result
+    return reduce(lambda product, number: product * number % MODULUS, numbers, 1)
 
 
 def _digest(content: object) -> str:

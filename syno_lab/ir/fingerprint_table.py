@@ -264,8 +264,7 @@ def _lanes(total: int) -> list[_Lanes]:
 def _mod(values: Array, primes: Any) -> Array:
     if isinstance(primes, np.uint64):
         return values - values // primes * primes  # NumPy computes // by a number several times faster than %
-    remainders: Array = values % primes
-    return remainders
+    return values % primes
 
 
 class _Grouped:
@@ -274,7 +273,6 @@ class _Grouped:
     def __init__(self, member: Array) -> None:
         self.member = member
         elements = int(member.max()) + 1
-        self.is_single = elements == 1
         self.is_identity = elements == len(member)
         self.order = np.argsort(member, kind="stable")
         self.starts = np.searchsorted(member[self.order], np.arange(elements))
@@ -340,8 +338,7 @@ def _total_array(residues: Array, primes: Any) -> Array:
 
 
 def _total(residues: Array, primes: Any) -> list[int]:
-    totals: list[int] = _total_array(residues, primes)[:, 0].tolist()
-    return totals
+    return _total_array(residues, primes)[:, 0].tolist()
 
 
 def _chinese(residues: list[int]) -> int:

@@ -16,7 +16,7 @@ import msgspec
 from syno_lab.common.size import shape_text, value
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.spec import Binding, Spec
-from syno_lab.ir.state import Key, State, Step, Weight, canonical_key
+from syno_lab.ir.state import Drawn, Key, State, Step, Weight, canonical_key
 from syno_lab.later import later
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ FORMAT = "syno-lab-operator"
 
 
 @dataclass(frozen=True, eq=False)
-class Operator:
+class Operator(Drawn):
     """``Y[output] = sum over reductions of X[inputs] * W1[...] * ...``, zero where an UNFOLD is out of bounds.
 
     Attributes:
@@ -398,30 +398,6 @@ class Operator:
         """
         return later("construct_kernel_packs", self)
 
-    # -- pictures ----------------------------------------------------------------------------------------------------
-
-    def dot(
-        self, *, highlight: Iterable[Coordinate | int] = (), title: str | None = None, is_steady: bool = False
-    ) -> str:
-        """Return the pGraph as DOT text; equal steps give equal texts.
-
-        Args:
-            highlight: the coordinates, and the steps by number, that get a thick border.
-            title: a line above the drawing; any text, because it is escaped.
-            is_steady: whether the nodes keep their positions from before the last step, for sequences of pictures;
-                otherwise the layout program chooses the positions.
-        """
-        return later("dot", self, highlight=highlight, title=title, is_steady=is_steady)
-
-    def svg(
-        self, *, highlight: Iterable[Coordinate | int] = (), title: str | None = None, is_steady: bool = False
-    ) -> str:
-        """Draw the pGraph as an SVG element with a text alternative; the arguments are those of :meth:`dot`.
-
-        Raises SynoError when the layout program is not installed.
-        """
-        return later("svg", self, highlight=highlight, title=title, is_steady=is_steady)
-
     def figure(
         self,
         of: Literal["graph", "loops", "equation"] = "graph",
@@ -449,9 +425,6 @@ class Operator:
         return later(
             "figure", self, of, binding, title=title, highlight=highlight, staged=staged, wrt=wrt, language=language
         )
-
-    def _repr_svg_(self) -> str:
-        return self.svg()
 
     # -- JSON and equality -------------------------------------------------------------------------------------------
 

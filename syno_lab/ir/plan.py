@@ -16,8 +16,9 @@ back. The order ``"fastest"`` adds :data:`FLOPS_AN_ELEMENT` for each intermediat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate
+from math import prod
 from operator import or_
 from typing import Literal
 
@@ -117,19 +118,13 @@ class _Planner:
     def __init__(self, operator: Operator, binding: Binding, flops_an_element: int = 0) -> None:
         self.operator = operator
         self.flops_an_element = flops_an_element
-        self.sizes: dict[Coordinate, int] = {}
+        self.size = cache(lambda coordinate: coordinate.size.at(binding))
         self.binding = binding
         self.nodes = tuple(step for step in operator.steps if step.primitive != "REDUCE")
         self.above = self._closures()
         self.reductions = operator.reductions
         self.reach = [self._reaching(r) for r in self.reductions]
         self.bare: dict[int, frozenset[Coordinate]] = {}
-
-    def size(self, coordinate: Coordinate) -> int:
-        number = self.sizes.get(coordinate)
-        if number is None:
-            self.sizes[coordinate] = number = coordinate.size.at(self.binding)
-        return number
 
     def _closures(self) -> list[int]:
         """Return for each node the mask of itself and all nodes above it, which must be undone first."""
@@ -199,9 +194,7 @@ class _Planner:
         now = tuple(r for i, r in enumerate(self.reductions) if (new_summed & ~summed) >> i & 1)
         domain = self._ordered(self.tensor(new_undone) - gone_before)
         weights = tuple(self._weight(step) for step in steps if step.primitive == "SHARE")
-        iterations = 1
-        for coordinate in domain:
-            iterations *= self.size(coordinate)
+        iterations = prod(map(self.size, domain))
         return Stage(
             steps,
             weights,

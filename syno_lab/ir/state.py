@@ -138,8 +138,37 @@ class Step(NamedTuple):
     given: tuple[Coordinate, ...] = ()
 
 
+class Drawn:
+    """The pictures of a partial or complete pGraph (syno_lab.codegen)."""
+
+    def dot(
+        self, *, highlight: Iterable[Coordinate | int] = (), title: str | None = None, is_steady: bool = False
+    ) -> str:
+        """Return the pGraph as DOT text; equal steps give equal texts.
+
+        Args:
+            highlight: the coordinates, and the steps by number, that get a thick border.
+            title: a line above the drawing; any text, because it is escaped.
+            is_steady: whether the nodes keep their positions from before the last step, for sequences of pictures;
+                otherwise the layout program chooses the positions.
+        """
+        return later("dot", self, highlight=highlight, title=title, is_steady=is_steady)
+
+    def svg(
+        self, *, highlight: Iterable[Coordinate | int] = (), title: str | None = None, is_steady: bool = False
+    ) -> str:
+        """Draw the pGraph as an SVG element with a text alternative; the arguments are those of :meth:`dot`.
+
+        Raises SynoError when the layout program is not installed.
+        """
+        return later("svg", self, highlight=highlight, title=title, is_steady=is_steady)
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+
 @dataclass(frozen=True, eq=False)
-class State:
+class State(Drawn):
     """A partial pGraph over ``spec``; :meth:`apply` returns the next state.
 
     Attributes:
@@ -327,8 +356,7 @@ class State:
     @property
     def distance(self) -> int | None:
         """Return the shape distance: a lower bound of the steps to the input; None if the input is out of reach."""
-        steps: int | None = later("distance", self)
-        return steps
+        return later("distance", self)
 
     def explain_distance(self, *, effort: Effort | None = None, should_stop: Stop | None = None) -> Explanation:
         """Return the shape distance with its reshape groups (Syno, section 7.1).
@@ -344,8 +372,7 @@ class State:
 
         Without wishes, the bound is the shape distance.
         """
-        steps: int | None = later("property_distance", self)
-        return steps
+        return later("property_distance", self)
 
     def explain_property_distance(
         self, *, effort: Effort | None = None, should_stop: Stop | None = None
@@ -353,29 +380,9 @@ class State:
         """Return the property distance, and how each wish is met; arguments and errors as for :meth:`candidates`."""
         return later("explain_property_distance", self, effort=effort, should_stop=should_stop)
 
-    # -- pictures (syno_lab.codegen) ---------------------------------------------------------------------------------
-
-    def dot(
-        self, *, highlight: Iterable[Coordinate | int] = (), title: str | None = None, is_steady: bool = False
-    ) -> str:
-        """Return the pGraph as DOT text; equal steps give equal texts; see :meth:`.Operator.dot`."""
-        return later("dot", self, highlight=highlight, title=title, is_steady=is_steady)
-
-    def svg(
-        self, *, highlight: Iterable[Coordinate | int] = (), title: str | None = None, is_steady: bool = False
-    ) -> str:
-        """Draw the pGraph as an SVG element with a text alternative; see :meth:`.Operator.dot`.
-
-        Raises SynoError when the layout program is not installed.
-        """
-        return later("svg", self, highlight=highlight, title=title, is_steady=is_steady)
-
     def figure(self, *, title: str | None = None, highlight: Iterable[Coordinate | int] = ()) -> Figure:
-        """Make a picture for a paper: ``state.figure().save("state.pdf")``; see :meth:`.Operator.dot`."""
+        """Make a picture for a paper: ``state.figure().save("state.pdf")``; see :meth:`dot`."""
         return later("figure", self, title=title, highlight=highlight)
-
-    def _repr_svg_(self) -> str:
-        return self.svg()
 
     # -- equality ----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ binding. Discoveries are compared with the known operators, and a search may sta
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -194,17 +195,15 @@ def derive_spec(
     declared = list(COEFFICIENTS[sites[0].kind] if coefficients is None else coefficients)
     if form.stride > 1:
         declared = _with_stride(declared, form.stride, given=coefficients is not None)
-    weight: dict[tuple[tuple[str, int], ...], int] = {}
+    weight = Counter[tuple[tuple[str, int], ...]]()
     for site in sites:
-        key = tuple(site.binding(strides).items())
-        weight[key] = weight.get(key, 0) + site.flops
-    heaviest = sorted(weight, key=lambda key: -weight[key])
+        weight[tuple(site.binding(strides).items())] += site.flops
     return Spec.parse(
         form.input_shape,
         form.output_shape,
         [f"{name}: {limits[name]}" for name in form.primary],
         declared,
-        mappings=[dict(key) for key in heaviest],
+        mappings=[dict(key) for key, _ in weight.most_common()],
         fixed_io_pairs=[(0, 0)],
         weight_limits=weight_limits,
         **options,

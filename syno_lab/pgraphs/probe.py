@@ -104,23 +104,19 @@ def roles_of(spec: Spec) -> Roles:
     An axis is a channel axis if it has a primary variable that the other side does not have (``C_in``, ``C_out``).
     If neither shape has such an axis and the batch is fixed, the first axis after the batch counts as channels.
     """
-    fixed_in = {into for into, _ in spec.fixed_io_pairs}
-    fixed_out = {out for _, out in spec.fixed_io_pairs}
-    ins = [axis for axis in range(len(spec.input_shape)) if axis not in fixed_in]
-    outs = [axis for axis in range(len(spec.output_shape)) if axis not in fixed_out]
+    ins, outs = spec.matched, [axis for axis in range(len(spec.output_shape)) if axis not in spec.fixed_outputs]
     of_ins = {name for axis in ins for name in primaries(spec, spec.input_shape[axis])}
     of_outs = {name for axis in outs for name in primaries(spec, spec.output_shape[axis])}
     inputs = tuple(axis for axis in ins if not primaries(spec, spec.input_shape[axis]) <= of_outs)
     outputs = tuple(axis for axis in outs if not primaries(spec, spec.output_shape[axis]) <= of_ins)
     if not inputs and not outputs and spec.fixed_io_pairs:
-        inputs, outputs = tuple(ins[:1]), tuple(outs[:1])
+        inputs, outputs = ins[:1], tuple(outs[:1])
     return Roles(outputs, inputs, tuple(axis for axis in ins if axis not in inputs))
 
 
 def primaries(spec: Spec, size: Size) -> set[str]:
     """Return the primary variables in a size."""
-    powers = dict(zip(spec.symbols.names, size.exponents, strict=True))
-    return {name for name in spec.symbols.primary if powers[name]}
+    return set(size.variables) & set(spec.symbols.primary)
 
 
 @lru_cache(maxsize=256)

@@ -17,7 +17,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
-from math import prod
 from typing import Any, NamedTuple
 
 from syno_lab.common.size import Size
@@ -32,6 +31,7 @@ from syno_lab.synthesis.graph import Edge, Graph, Move, SearchNode
 from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, name
 from syno_lab.synthesis.property_distance import check_wants
 from syno_lab.synthesis.rules import RULES, Rule
+from syno_lab.synthesis.walks import affordable
 
 #: The factor for the weight of a step that leads one step nearer to the input, in a space too large to count. With 8, a
 #: search found more operators within ResNet-20's limits in a CPU-second than with 2, 4, 16 and 32.
@@ -103,12 +103,9 @@ class _Space:
             except TooManyError:
                 self.is_counted = False
         self.pinned = {inp: self.graph.root.state.output[out] for inp, out in spec.fixed_io_pairs}
-        maps = spec.binding_maps
-        self._binding = maps[0] if maps else None
-        outputs = prod(size.at(maps[0]) for size in spec.output_shape) if maps else 0
         self._weighted: dict[int, list[tuple[Move, float]]] = {}  # The results of ``weighted`` by the state's key.
         self._first: dict[int, list[tuple[Move, float]]] = {}  # The root's results by the allowed steps.
-        self._spare = None if spec.limits.max_flops is None else spec.limits.max_flops / max(1, 2 * outputs)
+        self._affordable = affordable(spec)
 
     def operator(self, path: Path, key: Hashable) -> Operator | None:
         """Return the operator at the end of a path; None if a rule, a budget or ``accepts`` rejects it."""
@@ -168,12 +165,7 @@ class _Space:
         if self.is_counted:
             edges = move.edges()
             return sum(1 if e.target is None else count(self.graph, e.target, left - e.cost) for e in edges)
-        weight = move.width * PULL ** -min(move.need, _FAR) * move.favour
-        if move.sizes and self._spare is not None and self._binding is not None:
-            naive = prod(size.at(self._binding) for size in move.sizes)
-            if naive > self._spare:
-                weight *= (self._spare / naive) ** 2
-        return weight
+        return move.width * PULL ** -min(move.need, _FAR) * move.favour * self._affordable(move)
 
 
 def key_of(node: SearchNode, left: int) -> int:

@@ -22,10 +22,10 @@ from syno_lab.common.wants import wants_text
 from syno_lab.drawing.course import course_svg
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import EffortError, FormatError, SpecError, SynoError
-from syno_lab.inputs import count_of, quoted
+from syno_lab.inputs import count_of
 from syno_lab.ir import files
 from syno_lab.ir.coordinate import Coordinate
-from syno_lab.ir.files import StepRecord, check_meaning, step_record
+from syno_lab.ir.files import StepRecord, looked_up, step_of, step_record
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
@@ -122,34 +122,19 @@ def reader(construction: Construction[State, Step, Candidate], record: SessionRe
             numbered = state.output
         elif one.step is not None:
             last, numbered = before[one.parent or 0].state, coordinates[one.parent or 0]
-            check_meaning(one.step, f"session: {where}")
-            parameter = one.step.parameter
-            step = Step(
-                one.step.primitive,
-                _looked_up(one.step.operands, numbered, where),
-                None if parameter is None else last.spec.symbols.size(parameter),
-                _looked_up(one.step.given, numbered, where),
-            )
+            step = step_of(one.step, numbered, last.spec.symbols, f"session: {where}")
             state = last.apply(step)
             numbered += last.results(step)
         coordinates.append(numbered)
         operator = None
         if one.match is not None:
-            inputs = _looked_up(one.match, numbered, where)
+            inputs = looked_up(one.match, numbered, f"session: {where}")
             if not state.is_match(inputs):
                 raise FormatError(f"session: {where}: match: expected one data coordinate for each input axis")
             operator = Operator(state, inputs)
         return Place(construction, state, step, operator=operator)
 
     return read
-
-
-def _looked_up(numbers: list[int], numbered: tuple[Coordinate, ...], where: str) -> tuple[Coordinate, ...]:
-    for number in numbers:
-        if not 0 <= number < len(numbered):
-            most = len(numbered) - 1
-            raise FormatError(f"session: {where}: expected a coordinate from 0 to {most}, found {quoted(number)}")
-    return tuple(numbered[number] for number in numbers)
 
 
 #: The limit of counted matches between data and input in a status.
@@ -385,9 +370,10 @@ class PGraphConstruction(
 
     def following(
         self, state: State, rules: Sequence[Rule], pruned: bool, effort: Effort
-    ) -> Sequence[tuple[int, Candidate]]:
-        """Return the next steps with their indices, pruned steps included, the nearest to the input first."""
-        return _Counted(candidates(state, tuple(rules), effort=effort))
+    ) -> tuple[Sequence[Candidate], Sequence[int]]:
+        """Return the next steps, pruned steps included, the nearest to the input first."""
+        found = candidates(state, tuple(rules), effort=effort)
+        return found, range(len(found))
 
     def leading(self, state: State) -> Callable[[Candidate], Branch]:
         """Return a function from a next step to its branch; an operator's branch has the score of its probe."""
@@ -410,19 +396,6 @@ class PGraphConstruction(
             return replace(next_branch, kind=kind, reason=reason, probe=score)
 
         return branch
-
-
-class _Counted(Sequence[tuple[int, Candidate]]):
-    """Candidate steps with their indices; a candidate is computed on access, because there may be tens of thousands."""
-
-    def __init__(self, found: Sequence[Candidate]) -> None:
-        self._found = found
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def __getitem__(self, index: Any) -> Any:
-        return index, self._found[index]
 
 
 def _kind(state: State) -> tuple[Kind, str]:

@@ -82,17 +82,13 @@ class PGraphs(System):
 
         return InSlots(operator, sites, strides)
 
-    def space(self, request: SpaceRequest) -> OperatorSpace:
-        """See :class:`syno_lab.pgraphs.of_network.NetworkSpace`."""
-        from syno_lab.pgraphs.of_network import NetworkSpace
-
-        return NetworkSpace(request)
-
-    def ruled_space(self, request: SpaceRequest, rules: Sequence[OwnRule]) -> OperatorSpace:
-        """Return the space of :meth:`space` with the user's own rules after the system's rules."""
+    def space(self, request: SpaceRequest, rules: Sequence[OwnRule] = ()) -> OperatorSpace:
+        """See :class:`syno_lab.pgraphs.of_network.NetworkSpace`; the user's own rules follow the system's rules."""
         from syno_lab.pgraphs.of_network import NetworkSpace
 
         return NetworkSpace(request, rules)
+
+    ruled_space = space
 
     def traits(self, operator: Operator, binding: Binding) -> dict[str, int]:
         """See :func:`syno_lab.pgraphs.traits.traits`."""

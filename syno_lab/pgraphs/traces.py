@@ -17,8 +17,9 @@ from syno_lab.codegen.drawing import coordinate_ids, describe_step
 from syno_lab.codegen.text import expressions
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.state import State, Step
+from syno_lab.ir.state import State
 from syno_lab.protocol import TracedStep
+from syno_lab.synthesis.orders import Taken, steps_taken
 
 Name = tuple[str, int]
 #: The limit of tried pairings of reductions, for pGraphs with many reductions of one size.
@@ -60,25 +61,17 @@ def _pairings(state: State, names: Counter[str]) -> Iterator[dict[int, Name]]:
 def _keys(state: State, pairing: dict[int, Name], keys: dict[Any, int]) -> list[int]:
     """Return the key of each step; ``keys`` maps the values of equal steps and coordinates to equal numbers."""
     memo: dict[Coordinate, int] = {}
-    return [_key_of_step(step, state, pairing, keys, memo) for step in _numbered(state)]
-
-
-def _numbered(state: State) -> Iterator[tuple[Step, tuple[Coordinate, ...]]]:
-    """Yield the steps with the coordinates that each step adds."""
-    replay = State.root(state.spec)
-    for step in state.steps:
-        yield step, replay.results(step)
-        replay = replay.apply(step)
+    return [_key_of_step(step, state, pairing, keys, memo) for step in steps_taken(state)]
 
 
 def _key_of_step(
-    numbered: tuple[Step, tuple[Coordinate, ...]],
+    taken: Taken,
     state: State,
     pairing: dict[int, Name],
     keys: dict[Any, int],
     memo: dict[Coordinate, int],
 ) -> int:
-    step, results = numbered
+    step, results = taken
     if step.primitive == "REDUCE":
         return _key(results[0], pairing, keys, memo)
     operands = [_key(c, pairing, keys, memo) for c in step.operands]
@@ -113,7 +106,7 @@ def _trace(
     memo: dict[Coordinate, int] = {}
     traced: list[TracedStep] = []
     weight = 0
-    for number, (step, results) in enumerate(_numbered(state)):
+    for number, (step, results) in enumerate(steps_taken(state)):
         nodes = [f"s{number}", *(ids[c] for c in results)]
         kind = step.primitive
         if kind == "SHARE":

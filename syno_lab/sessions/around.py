@@ -88,21 +88,22 @@ class Around:
         Raises EffortError when the effort does not suffice, and CodeError when a rule of the user's own fails.
         """
         state, effort = self.state_at(key), effort or Effort()
-        following = self._explored.following(state, self._session.rules, self._has_pruned, effort)
+        found, order = self._explored.following(state, self._session.rules, self._has_pruned, effort)
         branch = self._explored.leading(state)
         shown: list[tuple[Branch, Any]] = []
         judged = 0
-        for index, candidate in following:
+        for index in order:
             if len(shown) == MOST_STEPS:
                 break
             effort.tick("looking at the space")
             judged += 1
+            candidate = found[index]
             reached = branch(candidate)
             if self._has_pruned or reached.kind != "pruned":
                 shown.append((self._keyed(self.child_key(key, index), reached), candidate))
         rank = {"operator": 0, "open": 1, "dead end": 2, "pruned": 3}
         shown.sort(key=lambda pair: (rank[pair[0].kind], 99 if pair[0].distance is None else pair[0].distance))
-        return Found(shown, len(following) - judged)
+        return Found(shown, len(order) - judged)
 
     @property
     def root(self) -> str:

@@ -215,13 +215,11 @@ class Construction(ABC, Generic[S, T, C]):
 
     def step(self, state: S, given: Any) -> T:
         """Convert a candidate, or another form of a step, to a step. Raises SynoError for a value that is no step."""
-        step: T = getattr(given, "step", given)
-        return step
+        return getattr(given, "step", given)
 
     def apply(self, state: S, step: T) -> S:
         """Return the state after a step, even if a rule refuses the step. Raises PrimitiveError for an illegal step."""
-        after: S = state.apply(step)
-        return after
+        return state.apply(step)
 
     @abstractmethod
     def operator(self, state: S) -> Any:
@@ -371,8 +369,10 @@ class Explorable(ABC, Generic[S, T, C]):
         """Return the facts about a state."""
 
     @abstractmethod
-    def following(self, state: S, rules: Sequence[Any], pruned: bool, effort: Effort) -> Sequence[tuple[int, C]]:
-        """Return the next steps, the most promising first, each with its index among the candidates.
+    def following(
+        self, state: S, rules: Sequence[Any], pruned: bool, effort: Effort
+    ) -> tuple[Sequence[C], Sequence[int]]:
+        """Return the candidates, and the indices of the next steps among them, the most promising first.
 
         With ``pruned`` False, steps that a rule prunes may be left out.
         """

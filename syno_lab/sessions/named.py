@@ -168,9 +168,12 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
         kind: Kind = "operator" if state.is_complete else "dead end" if far is None else "open"
         return Branch("", str(state), kind, distance=None if far is None else round(far))
 
-    def following(self, state: S, rules: Sequence[Any], pruned: bool, effort: Effort) -> Sequence[tuple[int, Named]]:
+    def following(
+        self, state: S, rules: Sequence[Any], pruned: bool, effort: Effort
+    ) -> tuple[Sequence[Named], Sequence[int]]:
         """Return the next steps, first the steps that no rule refuses."""
-        return sorted(enumerate(self.candidates(state, rules)), key=lambda pair: bool(pair[1].rule))
+        found = self.candidates(state, rules)
+        return found, sorted(range(len(found)), key=lambda index: bool(found[index].rule))
 
     def leading(self, state: S) -> Callable[[Named], Branch]:
         """Return a function that describes a step as pruned, or by the kind of the state after the step."""

@@ -254,8 +254,7 @@ class Session(History):
         """Describe the step of :meth:`ticked` in a record of :class:`.Preview`; {} without ticked nodes."""
         if not isinstance(self.construction, ByHand) or not (share or give):
             return {}
-        facts: dict[str, JSON] = plain(self.construction.preview(state, found, share, give, self.rules, should_stop))
-        return facts
+        return plain(self.construction.preview(state, found, share, give, self.rules, should_stop))
 
     def why(self, state: State, candidate: Hashable) -> dict[str, JSON]:
         """Explain a refusal in a record of :class:`.Why`. Raises SynoError for a candidate that is not refused."""
@@ -267,8 +266,7 @@ class Session(History):
 
     def explain(self, state: State, *, should_stop: Stop | None = None) -> dict[str, JSON]:
         """Explain in a record of :class:`.Explanation` how far the state is from an operator."""
-        facts: dict[str, JSON] = plain(self.construction.explain(state, should_stop))
-        return facts
+        return plain(self.construction.explain(state, should_stop))
 
     def course(self, most: int) -> str:
         """Draw the distances along :attr:`history` as SVG, for at most ``most`` places around the shown place."""

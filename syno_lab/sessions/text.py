@@ -149,10 +149,8 @@ def named(text: str) -> str:
 
 def read(text: str, construction: Construction[Any, Any, Any]) -> SessionRecord[Any]:
     """Parse the JSON of a session to a record. Raises FormatError with one line."""
-    record: SessionRecord[Any] = read_versioned(
-        text, construction.record, what="session", name=construction.format, version=VERSION, most=MAX_BYTES
-    )
-    return record
+    name = construction.format
+    return read_versioned(text, construction.record, what="session", name=name, version=VERSION, most=MAX_BYTES)
 
 
 def replayed(records: Sequence[PlaceRecord], read: Reader[Any, Any], most: int, letters: int) -> list[Place[Any, Any]]:

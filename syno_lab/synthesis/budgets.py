@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from math import prod
 from typing import NamedTuple
 
-from syno_lab.common.size import Size
+from syno_lab.common.size import Size, value
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import fewest_flops
@@ -73,9 +74,8 @@ def fits(operator: Operator) -> bool:
         return False
     if limits.max_flops is not None or limits.min_flops is not None:
         # One stage with all loops bounds the FLOPs from above; skip the expensive plan if this bound decides.
-        most = 2 if operator.weights else 1
-        for size in (*operator.spec.output_shape, *(reduction.size for reduction in operator.reductions)):
-            most *= size.at(binding)
+        loops = (*operator.spec.output_shape, *(reduction.size for reduction in operator.reductions))
+        most = (2 if operator.weights else 1) * value(loops, binding)
         if limits.min_flops is not None and most < limits.min_flops:
             return False
         if limits.min_flops is not None or (limits.max_flops is not None and most > limits.max_flops):
@@ -114,8 +114,8 @@ class Meter:
 
     def __init__(self, spec: Spec) -> None:
         self.limits = limits = spec.limits
-        self._binding = spec.binding_maps[0]
-        self._values: dict[Size, int] = {}
+        binding = spec.binding_maps[0]
+        self._number = cache(lambda size: size.at(binding))
         self.input = self.value(spec.input_shape)
         self.output = self.value(spec.output_shape)
         self.fixed = self.value(spec.input_shape[axis] for axis, _ in spec.fixed_io_pairs)
@@ -128,13 +128,7 @@ class Meter:
 
     def value(self, sizes: Iterable[Size]) -> int:
         """Return the product of some sizes."""
-        product = 1
-        for size in sizes:
-            number = self._values.get(size)
-            if number is None:
-                number = self._values[size] = size.at(self._binding)
-            product *= number
-        return product
+        return prod(map(self._number, sizes))
 
     def elements(self, coordinates: Iterable[Coordinate]) -> int:
         """Return the product of the coordinates' sizes; a STRIDEd coordinate counts with its operand's size."""

@@ -272,17 +272,11 @@ class _Judge:
 
         Only rules with :attr:`.Rule.is_of_given` are checked here, once for all sets of shared coordinates.
         """
-        result = self._of_given.get(given)
-        if result is None:
-            rules = self._rules["SHARE"]
-            bare = Step("SHARE", (), None, given)
-            result = (len(rules), None)
-            for number, rule in enumerate(rules):
-                if rule.is_of_given and rule.match(self._state, bare):
-                    result = (number, rule)
-                    break
-            self._of_given[given] = result
-        return result
+        if given not in self._of_given:
+            rules, bare = enumerate(self._rules["SHARE"]), Step("SHARE", (), None, given)
+            found = ((number, rule) for number, rule in rules if rule.is_of_given and rule.match(self._state, bare))
+            self._of_given[given] = next(found, (len(self._rules["SHARE"]), None))
+        return self._of_given[given]
 
 
 def _budget_after(state: State) -> Callable[[Step], Rule | None]:

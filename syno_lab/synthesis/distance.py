@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import combinations_with_replacement
 from math import prod
+from operator import itemgetter
 from typing import Any
 
 from syno_lab.common.size import Size, product
@@ -260,7 +261,7 @@ class _Search:
         self.left = left
         self.strided = strided
         self.least = -(-strided // 2)  # the least number of eliminations
-        self.legal = _legal(spec)
+        self.is_legal = _legal(spec)
         self.best: int | None = None
         self.groups: tuple[Group, ...] = ()
         self.eliminations = 0
@@ -307,19 +308,10 @@ class _Search:
         """Return the choices of ``number`` coordinates for a packed size, and whether each has a piece to eliminate."""
         options = self.options.get((wanted, number))
         if options is None:
-            options = self.options[wanted, number] = []
-            for code, total in self.choices[number]:
-                piece = total - wanted
-                is_legal = self.legal.get(piece)
-                if is_legal is None:
-                    is_legal = self.legal[piece] = self.spec.is_legal(self._size(piece))
-                if is_legal:
-                    options.append((code, piece != 0))
-            options.sort(key=lambda option: option[1])  # choices without a piece first, to prune the search
+            fitting = [(code, total != wanted) for code, total in self.choices[number] if self.is_legal(total - wanted)]
+            # Choices without a piece come first, to prune the search.
+            options = self.options[wanted, number] = sorted(fitting, key=itemgetter(1))
         return options
-
-    def _size(self, packed: int) -> Size:
-        return Size(self.spec.symbols, unpacked(packed, len(self.spec.symbols.names)))
 
     def _assign(
         self,
@@ -407,9 +399,10 @@ class _Search:
 
 
 @lru_cache(maxsize=64)
-def _legal(spec: Spec) -> dict[int, bool]:
-    """Cache whether a packed size may be an eliminated piece; size 1 means no piece."""
-    return {0: True}
+def _legal(spec: Spec) -> Callable[[int], bool]:
+    """Return a cached function: whether a packed size may be an eliminated piece; size 1 means no piece."""
+    symbols = spec.symbols
+    return cache(lambda packed: not packed or spec.is_legal(Size(symbols, unpacked(packed, len(symbols.names)))))
 
 
 @kept(256)

@@ -140,14 +140,10 @@ class Expression:
         assert self.left is not None
         assert self.right is not None
         left, right = self.left.sympy(), self.right.sympy()
-        if self.operation == "+":
-            return sympy.Add(left, right, evaluate=False)
         if self.operation == "-":
             return sympy.Add(left, sympy.Mul(-1, right, evaluate=False), evaluate=False)
-        if self.operation == "*":
-            return sympy.Mul(left, right, evaluate=False)
-        if self.operation == "%":
-            return sympy.Mod(left, right, evaluate=False)
+        if made := {"+": sympy.Add, "*": sympy.Mul, "%": sympy.Mod}.get(self.operation or ""):
+            return made(left, right, evaluate=False)
         quotient = left / right if right.is_Integer else sympy.Mul(left, sympy.Pow(right, -1), evaluate=False)
         return sympy.floor(quotient, evaluate=False)
 
@@ -208,5 +204,4 @@ def expression(coordinate: Coordinate, names: Mapping[Coordinate, Expression]) -
     args = tuple(expression(c, names) for c in node.operands)
     sizes = tuple(size(c.size) for c in node.operands)
     parameter = None if node.parameter is None else size(node.parameter)
-    result: Expression = PRIMITIVES[node.primitive].index(args, sizes, parameter)[coordinate.index]
-    return result
+    return PRIMITIVES[node.primitive].index(args, sizes, parameter)[coordinate.index]

@@ -150,9 +150,7 @@ class Gifts(Roots):
                     if node.cost.after(step, ()).excess is not None:
                         continue
             rest = [group[number:] for group, number in zip(groups, gifts, strict=True)]
-            width = 1
-            for group in rest:
-                width *= len(group) + 1
+            width = prod(len(group) + 1 for group in rest)
             if width > 1:
                 gift = Gift(node, tuple(passed), given, [group for group in rest if group], spent)
                 yield Move(0, need + 1, partial(self._give, gift), width - 1)

@@ -123,10 +123,7 @@ def view_above_share(state: State, step: Step) -> bool:
 
     The rule applies if one weight shares all operands of the view.
     """
-    common = sharers(state, step.operands[0])
-    for c in step.operands[1:]:
-        common = common & sharers(state, c)
-    return bool(common)
+    return bool(frozenset.intersection(*(sharers(state, c) for c in step.operands)))
 
 
 # -- MERGE -----------------------------------------------------------------------------------------------------------

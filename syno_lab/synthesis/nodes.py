@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import blake2b
 from operator import add
 from typing import Any, NamedTuple
@@ -206,7 +206,7 @@ class Nodes:
         self._features: dict[Any, int] = {}
         self._is_reduction: list[bool] = []
         self._flags: list[int] = []
-        self._packs: dict[Size, int] = {}
+        self._pack = cache(pack)
         self._sums: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] = {}
         self._nodes: dict[Any, SearchNode] = {}
         self._leaves: dict[Coordinate, Look] = {}
@@ -454,12 +454,6 @@ class Nodes:
             if steps <= limit <= self.NEAR:
                 steps = wishes.steps(tuple(wished), limit, left, unfolds, self._most_expands - used[3], least=steps)
         return max(steps, lacking)
-
-    def _pack(self, size: Size) -> int:
-        packed = self._packs.get(size)
-        if packed is None:
-            packed = self._packs[size] = pack(size)
-        return packed
 
     def _add(self, spent: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the sum of the occurrences and ``more``; None if a limit of occurrences is exceeded."""

@@ -15,6 +15,7 @@ change no shape, so the distance to an unordered axis is the distance to any oth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import chain, permutations, product
 
 from syno_lab.common.size import Size, Symbols
@@ -125,10 +126,7 @@ def _shared_when_made(steps: list[Taken]) -> list[Taken]:
 
 def recognise(operator: Operator, known: Mapping[str, Callable[[], Operator]]) -> str | None:
     """Return the name of the first known operator with the same pGraph up to variables' names, or None."""
-    for name, make in known.items():
-        if is_same_pgraph(operator, make()):
-            return name
-    return None
+    return next((name for name, make in known.items() if is_same_pgraph(operator, make())), None)
 
 
 def is_same_pgraph(operator: Operator, other: Operator) -> bool:
@@ -329,15 +327,8 @@ class _Tree:
             if step.primitive == "SPLIT" and Node("SPLIT", step.operands, None) in self._nodes:
                 continue
             if self.root in step.operands:
-                state = _applied(state, splits)
-                splits = []
+                state, splits = reduce(State.apply, splits, state), []
                 step = step._replace(operands=tuple(root if c == self.root else c for c in step.operands))
             state = state.apply(step)
         inputs = tuple(root if c == self.root else c for c in self.operator.inputs)
-        return Operator(_applied(state, splits), inputs)
-
-
-def _applied(state: State, steps: list[Step]) -> State:
-    for step in steps:
-        state = state.apply(step)
-    return state
+        return Operator(reduce(State.apply, splits, state), inputs)

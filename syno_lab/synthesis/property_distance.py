@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import combinations_with_replacement
+from operator import or_
 from typing import NamedTuple
 
 from syno_lab.common.size import Size
@@ -120,10 +122,7 @@ def explain_property_distance(
         group = next((places for places, axes in plan.groups if wish.axis in axes), ())
         sizes = tuple(items[place][0] for place in group) or (spec.input_shape[wish.axis],)
         later = tuple(items[place][0] for place in group if items[place] in coming)
-        has = 0
-        for place in group:
-            has |= items[place][1]
-        if wishes.unmet(wish.axis, has):
+        if wishes.unmet(wish.axis, reduce(or_, (items[place][1] for place in group), 0)):
             lines.append(Served(text, "reduce") if plan.missing else Served(text, "window", sizes))
         else:
             lines.append(Served(text, "reduce", later) if later else Served(text, "held", sizes))
@@ -132,23 +131,22 @@ def explain_property_distance(
 
 def lost_wishes(state: State) -> tuple[Wish, ...]:
     """Return the wishes that no operator from this state can meet, each checked alone."""
-    lost = []
-    for wish in state.spec.wants:
-        alone = replace(state.spec, wants=(wish,))
-        if _wished(_Query.of(replace(state, spec=alone)), 0) is None:
-            lost.append(wish)
-    return tuple(lost)
+    return tuple([wish for wish in state.spec.wants if _with_wants(state, (wish,)) is None])
 
 
 def _in_the_way(state: State, limit: int) -> tuple[Wish, ...]:
     """Return each wish whose removal lets all other wishes be met within the limit of steps."""
     wishes = []
     for wish in state.spec.wants:
-        rest = tuple(other for other in state.spec.wants if other != wish)
-        steps = _wished(_Query.of(replace(state, spec=replace(state.spec, wants=rest))), 0)
+        steps = _with_wants(state, tuple(other for other in state.spec.wants if other != wish))
         if steps is not None and steps <= limit:
             wishes.append(wish)
     return tuple(wishes)
+
+
+def _with_wants(state: State, wants: tuple[Wish, ...]) -> int | None:
+    """Return a lower bound of the steps with these wishes in place of the spec's; None if they cannot be met."""
+    return _wished(_Query.of(replace(state, spec=replace(state.spec, wants=wants))), 0)
 
 
 def wish_verdicts(state: State) -> Callable[[Step], Rule | None]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate
 from typing import TypeVar
 
@@ -72,10 +72,10 @@ class Reach:
         self.effort = effort or Effort()
         self.want = tuple(sorted(pack(spec.input_shape[axis]) for axis in spec.matched))
         self._known: dict[tuple[Shape, int, int, Shape, int], int] = {}
-        self._legal: dict[int, bool] = {}
         self.ratios: dict[int, bool] = {0: True}  # by packed size, whether a group may have this surplus
-        self._values: dict[int, int] = {}
-        self._kinds: dict[tuple[int, Shape, int], tuple[bool, bool]] = {}
+        #: Whether a coordinate may have this packed size.
+        self.is_legal = cache(lambda packed: spec.is_legal(Size(spec.symbols, self.unpacked(packed))))
+        self._value, self._kind = cache(self._value_of), cache(self._kind_of)
         self._ways_at: dict[tuple[int, Shape], dict[int, tuple[int, bool, int]]] = {}
         limits = spec.limits
         self._no_unfolds = limits.max_unfolds == 0
@@ -307,22 +307,17 @@ class Reach:
             way = _DROPPED
         else:
             way = _MERGED if item & WAITING else _JOINED
-        entry = self._ways[item] = (way, is_window, width)
-        return entry
+        self._ways[item] = way, is_window, width
+        return self._ways[item]
 
-    def _kind(self, piece: int, spent: Shape, times: int) -> tuple[bool, bool]:
+    def _kind_of(self, piece: int, spent: Shape, times: int) -> tuple[bool, bool]:
         """Return whether ``times`` weights may have a piece of this size, and whether the piece may be a window."""
-        key = (piece, spent, times)
-        kind = self._kinds.get(key)
-        if kind is None:
-            exponents = self.unpacked(piece)
-            primaries = len(self.spec.symbols.primary)
-            is_given = not spent or all(
-                limit is None or already + times * abs(power) <= limit
-                for power, limit, already in zip(exponents, self.spec.occurrence_limits.values(), spent, strict=False)
-            )
-            kind = self._kinds[key] = (is_given, not any(exponents[:primaries]))
-        return kind
+        exponents = self.unpacked(piece)
+        is_given = not spent or all(
+            limit is None or already + times * abs(power) <= limit
+            for power, limit, already in zip(exponents, self.spec.occurrence_limits.values(), spent, strict=False)
+        )
+        return is_given, not any(exponents[: len(self.spec.symbols.primary)])
 
     def forget(self) -> None:
         """Drop all cached bounds to limit memory."""
@@ -331,29 +326,14 @@ class Reach:
     def __len__(self) -> int:
         return len(self._known)
 
-    def _value(self, packed: int) -> int:
+    def _value_of(self, packed: int) -> int:
         """Return the value of a size under the first binding; without a binding 0, which is below every window."""
-        value = self._values.get(packed)
-        if value is None:
-            size = Size(self.spec.symbols, self.unpacked(packed))
-            maps = self.spec.binding_maps
-            value = self._values[packed] = size.at(maps[0]) if maps and size.is_integral(maps[0]) else 0
-        return value
-
-    def is_legal(self, packed: int) -> bool:
-        """Return whether a coordinate may have this packed size."""
-        legal = self._legal.get(packed)
-        if legal is None:
-            size = Size(self.spec.symbols, self.unpacked(packed))
-            legal = self._legal[packed] = self.spec.is_legal(size)
-        return legal
+        size, maps = Size(self.spec.symbols, self.unpacked(packed)), self.spec.binding_maps
+        return size.at(maps[0]) if maps and size.is_integral(maps[0]) else 0
 
     def is_ratio(self, packed: int) -> bool:
         """Return whether a group may have this surplus: nothing, or a legal size of a coordinate."""
-        known = self.ratios.get(packed)
-        if known is None:
-            known = self.ratios[packed] = self.is_legal(packed)
-        return known
+        return self.ratios.setdefault(packed, self.is_legal(packed))
 
     def unpacked(self, packed: int) -> tuple[int, ...]:
         """Return the exponents of a packed size."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,12 +101,8 @@ def record_search(
     rules: Sequence[Rule] = RULES,
 ) -> Record:
     """Make the record of ``operators``, the first draws of a :class:`Sampler` with these arguments, in this order."""
-    digests: list[str] = []
-    full: list[dict[str, Any]] = []
-    for operator in operators:
-        digests.append(digest(operator))
-        if len(full) < WHOLE:
-            full.append(msgspec.json.decode(operator.to_json()))
+    drawn = list(operators)
+    digests, full = map(digest, drawn), [msgspec.json.decode(operator.to_json()) for operator in drawn[:WHOLE]]
     return Record(
         FORMAT,
         VERSION,
@@ -113,9 +110,9 @@ def record_search(
         SpecFields.from_spec(spec),
         seed,
         [rule.name for rule in rules],
-        len(digests),
+        len(drawn),
         exhausted,
-        digests,
+        list(digests),
         full,
         spread,
     )
@@ -189,10 +186,8 @@ def replay(
 
 def _operators(sampler: Sampler) -> Iterator[Operator]:
     """Yield the sampler's operators; yield nothing if the sampler raises SpecError."""
-    try:
+    with suppress(SpecError):
         yield from sampler.samples()
-    except SpecError:
-        return
 
 
 def _compare(record: Record, drawn: Iterator[Operator], report: Report | None) -> tuple[int, str | None]:

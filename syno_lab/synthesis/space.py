@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations, combinations_with_replacement, islice, product
+from itertools import chain, combinations, combinations_with_replacement, islice, permutations, product
 from operator import add, le, sub
 from typing import overload
 
@@ -63,16 +63,10 @@ def reduce_sizes(spec: Spec, *, effort: Effort | None = None) -> tuple[Size, ...
     small = [s for s in products if min(s.exponents, default=0) >= 0]
     below = [s for s in products if max(s.exponents, default=0) <= 0]
     sizes = []
-    for size in (s for s in small if not s.is_one):
+    for size in chain((s for s in small if not s.is_one), (p * divisor for p, divisor in product(primaries, below))):
         watched.tick(f"choosing the sizes for REDUCE of {len(products)} products")
         if spec.is_legal(size):
             sizes.append(size)
-    for primary in primaries:
-        for divisor in below:
-            watched.tick(f"choosing the sizes for REDUCE of {len(products)} products")
-            size = primary * divisor
-            if spec.is_legal(size):
-                sizes.append(size)
     return tuple(sizes)
 
 
@@ -167,15 +161,9 @@ def occurrences(state: State) -> tuple[int, ...]:
 
     If limits bind weights, the dimensions of weights count too (:meth:`.Spec.weight_cost`).
     """
-    total = [0] * len(state.spec.symbols.names)
-    for step in state.steps:
-        for i, number in enumerate(step_cost(step)):
-            total[i] += number
-    for weight in state.weights:
-        for size in weight.shape:
-            for i, number in enumerate(state.spec.weight_cost(size)):
-                total[i] += number
-    return tuple(total)
+    costs = [step_cost(step) for step in state.steps]
+    costs += [state.spec.weight_cost(size) for weight in state.weights for size in weight.shape]
+    return tuple(map(sum, zip((0,) * len(state.spec.symbols.names), *filter(None, costs), strict=True)))
 
 
 def step_cost(step: Step) -> tuple[int, ...]:
@@ -239,28 +227,6 @@ def _merges(state: State, room: _Room) -> Iterator[Step]:
             step = Step("MERGE", (coordinate,), block)
             if room.has(step_cost(step)):
                 yield step
-
-
-def _splits(state: State, _: _Room) -> Iterator[Step]:
-    for block, offset in product(_unstrided(state), repeat=2):
-        if block is not offset:
-            yield Step("SPLIT", (block, offset))
-
-
-def _shifts(state: State, _: _Room) -> Iterator[Step]:
-    for coordinate in _unstrided(state):
-        yield Step("SHIFT", (coordinate,))
-
-
-def _expands(state: State, _: _Room) -> Iterator[Step]:
-    for coordinate in _free(state):
-        yield Step("EXPAND", (coordinate,))
-
-
-def _unfolds(state: State, _: _Room) -> Iterator[Step]:
-    for main, window in product(_free(state), repeat=2):
-        if main is not window:
-            yield Step("UNFOLD", (main, window))
 
 
 def _strides(state: State, room: _Room) -> Iterator[Step]:
@@ -361,10 +327,10 @@ def _subsets(costs: tuple[_Cost, ...], budget: _Cost) -> int:
 _PROPOSERS: dict[str, Callable[[State, _Room], Iterator[Step | Contractions]]] = {
     "REDUCE": _reduces,
     "SHARE": _contractions,
-    "UNFOLD": _unfolds,
-    "SPLIT": _splits,
+    "UNFOLD": lambda state, room: (Step("UNFOLD", pair) for pair in permutations(_free(state), 2)),
+    "SPLIT": lambda state, room: (Step("SPLIT", pair) for pair in permutations(_unstrided(state), 2)),
     "MERGE": _merges,
-    "SHIFT": _shifts,
+    "SHIFT": lambda state, room: (Step("SHIFT", (coordinate,)) for coordinate in _unstrided(state)),
     "STRIDE": _strides,
-    "EXPAND": _expands,
+    "EXPAND": lambda state, room: (Step("EXPAND", (coordinate,)) for coordinate in _free(state)),
 }

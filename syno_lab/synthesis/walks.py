@@ -9,14 +9,24 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import prod
 from typing import ClassVar
 
+from syno_lab.common.size import value
 from syno_lab.errors import EffortError, TooLargeError
+from syno_lab.ir.spec import Spec
 from syno_lab.synthesis.graph import Graph, Move, SearchNode
 from syno_lab.synthesis.paths import Path, TooManyError, VastError, count, first_path, is_alive, take
 
 Chance = Callable[[Move], float]
+
+
+def affordable(spec: Spec) -> Chance:
+    """Return a function from a move to 1, or to less for REDUCEs that alone exceed the spec's budget of FLOPs."""
+    maps, most = spec.binding_maps, spec.limits.max_flops
+    if not maps or most is None:
+        return lambda move: 1.0
+    spare = most / max(1, 2 * value(spec.output_shape, maps[0]))
+    return lambda move: min(1.0, (spare / value(move.sizes, maps[0])) ** 2) if move.sizes else 1.0
 
 
 @dataclass(eq=False)
@@ -245,14 +255,10 @@ class Walker:
         self.rng = rng
         self.walks = 0
         beginnings = _Deck if spread else _Worthwhile
+        self._affordable = affordable(graph.spec)
         self._beginnings = beginnings(graph, most, rng, self._affordable, self._weight)
         self._is_begun = False
         self._spare: Path = ()  # a shortest path, in case the first walk runs out of time
-        maps, limits = graph.spec.binding_maps, graph.spec.limits
-        self._binding = maps[0] if maps else None
-        self._most_flops = limits.max_flops
-        outputs = prod(size.at(maps[0]) for size in graph.spec.output_shape) if maps else 0
-        self._spare_flops = (limits.max_flops or 0) / max(1, 2 * outputs)
 
     def walk(self, wanted: int | None = None) -> list[Path]:
         """Return at most ``wanted`` different paths of one walk; an empty list if no operator exists.
@@ -373,13 +379,6 @@ class Walker:
 
     def _weight(self, move: Move) -> float:
         return move.width * self.PULL ** -min(move.need, 9) * move.favour * self._affordable(move)
-
-    def _affordable(self, move: Move) -> float:
-        """Return 1, or less for REDUCEs that alone exceed the budget of FLOPs."""
-        if not move.sizes or self._most_flops is None or self._binding is None:
-            return 1.0
-        naive = prod(size.at(self._binding) for size in move.sizes)
-        return min(1.0, (self._spare_flops / naive) ** 2)
 
 
 def counted(graph: Graph, most: int) -> int | None:

@@ -20,7 +20,8 @@ operators of small spaces.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache, reduce
+from operator import or_
 from typing import NamedTuple
 
 from syno_lab.common.wants import Wish
@@ -101,14 +102,14 @@ class Wishes:
         self._demands = tuple(demands.items())
         self._axes = spec.matched
         self._want = [(pack(spec.input_shape[axis]), needs[axis]) for axis in self._axes]
-        self._every = 0
-        for need in needs:
-            self._every |= need
+        self._every = reduce(or_, needs, 0)
         self._known: dict[tuple[Shape, bool, int, int, int], tuple[int, int]] = {}
-        self._small: dict[int, bool] = {}
         self._total = sum(size for size, _ in self._want)
-        self._surplus: dict[int, bool] = {}
-        self._marks: dict[int, int] = {}
+        #: Whether a size has no primary variable, as a window needs; whether data of this product have more primary
+        #: variables than the input.
+        self._is_small = cache(lambda packed: not any(self._primaries(packed)))
+        self._has_surplus = cache(lambda total: any(power > 0 for power in self._primaries(total - self._total)))
+        self._mark, self._demanded = cache(self._mark_of), cache(self._demanded_of)
         # Axes with a primary variable that no other axis has: the index of the variable, and the demands.
         self._telling = []
         for size, need in self._want:
@@ -118,7 +119,6 @@ class Wishes:
             own = [at for at, power in enumerate(powers) if power and alike == 1 and not any(o[at] for o in rest)]
             if need and own:
                 self._telling.append((own[0], need))
-        self._demanded: dict[int, int] = {}
 
     def has(self, coordinate: Coordinate) -> int:
         """Return the demands that a coordinate meets, as bits."""
@@ -142,17 +142,16 @@ class Wishes:
 
     def is_served(self, main: int, window: int) -> bool:
         """Return whether a window has a bit that the main coordinate lacks and one of its possible axes demands."""
-        size = main >> FLAG_BITS
-        demanded = self._demanded.get(size)
-        if demanded is None:
-            demanded = 0
-            powers = self._primaries(size)
-            for wanted, need in self._want:
-                theirs = self._primaries(wanted)
-                if not any(theirs) or any(map(min, powers, theirs)):
-                    demanded |= need
-            self._demanded[size] = demanded
-        return demanded & window & ~main != 0
+        return self._demanded(main >> FLAG_BITS) & window & ~main != 0
+
+    def _demanded_of(self, size: int) -> int:
+        """Return the demands of all axes that a main coordinate of this size may be a part of."""
+        demanded, powers = 0, self._primaries(size)
+        for wanted, need in self._want:
+            theirs = self._primaries(wanted)
+            if not any(theirs) or any(map(min, powers, theirs)):
+                demanded |= need
+        return demanded
 
     def few(self, items: Iterable[int]) -> int:
         """Return a lower bound without a search: at most :meth:`steps`, mostly equal if each axis has its own primary.
@@ -174,10 +173,7 @@ class Wishes:
         if self._every & ~hits:
             return NEVER
         clusters, short = self._lacking(items)
-        over = self._surplus.get(total)
-        if over is None:
-            over = self._surplus[total] = any(power > 0 for power in self._primaries(total - self._total))
-        return clusters + short + over
+        return clusters + short + self._has_surplus(total)
 
     def short(self, items: Iterable[int]) -> int:
         """Count the demanded windows for which no coordinate exists yet."""
@@ -189,14 +185,10 @@ class Wishes:
 
     def _lacking(self, items: Iterable[int]) -> tuple[int, int]:
         """Count the clusters of axes that lack a demanded bit (they share coordinates), and the missing windows."""
-        marks = self._marks
         of_axis = [0] * len(self._telling)
         seen = []
         for item in items:
-            size = item >> FLAG_BITS
-            mark = marks.get(size)
-            if mark is None:
-                mark = marks[size] = self._mark(size)
+            mark = self._mark(item >> FLAG_BITS)
             if mark:
                 seen.append((mark, item))
                 for at in range(len(of_axis)):
@@ -221,7 +213,7 @@ class Wishes:
                 clusters.append(cluster)
         return len(clusters), max(0, len(clusters) - small)
 
-    def _mark(self, size: int) -> int:
+    def _mark_of(self, size: int) -> int:
         """Return the axes that a coordinate's size belongs to, as bits; :data:`_SMALL` without a primary, or 0."""
         primaries = self._primaries(size)
         if not any(primaries):
@@ -293,10 +285,7 @@ class Wishes:
         self, items: Shape, limit: int, enough: int, contractions: int, unfolds: int, expands: int, spare: int
     ) -> int:
         self._plan: Plan | None = None
-        hits = 0
-        for item in items:
-            hits |= item
-        if self._every & ~hits and not spare:
+        if self._every & ~reduce(or_, items, 0) and not spare:
             return NEVER
         number = len(items)
         if partitions(len(self._want)) << number > _MOST_GROUPINGS:
@@ -419,13 +408,6 @@ class Wishes:
                 windows,
                 missing,
             )
-
-    def _is_small(self, packed: int) -> bool:
-        """Return whether a size has no primary variable, as a window needs."""
-        is_small = self._small.get(packed)
-        if is_small is None:
-            is_small = self._small[packed] = not any(self._primaries(packed))
-        return is_small
 
     def _is_over(self, ratio: int) -> bool | None:
         """Return whether a surplus must be eliminated, up to a factor of coefficients; None if it is impossible."""

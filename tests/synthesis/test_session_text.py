@@ -83,7 +83,7 @@ BAD = {
     ),
     "no such coordinate": (
         changed(places=[ROOT, {"parent": 0, "step": {"primitive": "SHIFT", "operands": [99]}}]),
-        "place 1: expected a coordinate from 0 to 3, found 99",
+        "place 1: expected a coordinate number from 0 to 3, found 99",
     ),
     "a wrong match": (changed(places=[ROOT | {"match": [0, 1, 2, 3]}]), "place 0: match: expected one data coordinate"),
     "no such place": (changed(place=9), "session: no place 9: expected a number from 0 to 6"),

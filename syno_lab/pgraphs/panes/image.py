@@ -108,24 +108,20 @@ def picture_binding(operator: Operator, base: dict[str, int]) -> dict[str, int]:
     Coefficients have the values in ``base``. Raises SpecError when no sizes fit.
     """
     symbols = operator.spec.symbols
-    last = [c.size for c in operator.inputs[-2:]]
+    sizes, last = set(all_sizes(operator)), [c.size for c in operator.inputs[-2:]]
     fixed = {str(c.size) for c in operator.state.fixed}
     for side, channels in product(_SIDES, _CHANNELS):
         bound = {n: base[n] if n in symbols.coefficient else 1 if n in fixed else channels for n in symbols.names}
         for size in last:
-            powers = dict(zip(symbols.names, size.exponents, strict=True))
-            variables = [n for n in symbols.primary if powers[n]]
+            powers = size.factors
+            variables = [n for n in symbols.primary if n in powers]
             if variables:
-                small = prod(float(base[n]) ** powers[n] for n in symbols.coefficient)
+                small = prod(float(base[n]) ** powers.get(n, 0) for n in symbols.coefficient)
                 number = round((side / small) ** (1 / sum(powers[n] for n in variables)))
                 bound |= {n: max(number, 1) for n in variables}
-        if _fits(operator, bound):
+        if all(size.is_integral(bound) for size in sizes):
             return bound
     raise SpecError("no sizes of a picture fit this operator's divisions: see it with other coefficients")
-
-
-def _fits(operator: Operator, bound: dict[str, int]) -> bool:
-    return all(size.is_integral(bound) for size in all_sizes(operator))
 
 
 def _photo(asked: Asked[Operator]) -> Array:
@@ -200,8 +196,7 @@ def _grey_or_colour(x: Array) -> Array:
     planes = x.reshape((-1, *x.shape[-2:]))[:3]
     picture = np.moveaxis(planes, 0, -1) if len(planes) == 3 and x.shape[-3] >= 3 else planes[0]
     low, high = picture.min(), picture.max()
-    scaled: Array = (picture - low) / max(float(high - low), 1e-6)
-    return scaled
+    return (picture - low) / max(float(high - low), 1e-6)
 
 
 def _picture(plane: Array, words: str) -> Bitmap:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from syno_lab.common.probe import Probe, beside_convolution
+from syno_lab.drawing.svg import titled
 from syno_lab.ir.operator import Operator
 from syno_lab.panes import Asked
 from syno_lab.panes.data import Form
@@ -113,12 +114,7 @@ def kernels_svg(named: tuple[tuple[str, Probe], ...]) -> str:
         right = max(right, left - _GAP)
         top += _LINE + below + _LINE + _GAP
     title = "kernels of " + " and ".join(name for name, _ in named)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{right + 2}" height="{top}" viewBox="-1 -1 {right + 2} {top}" '
-        f'role="img" aria-label="{escape(title, quote=True)}">\n<title>{escape(title)}</title>\n'
-        + "\n".join(parts)
-        + "\n</svg>\n"
-    )
+    return titled(f"{right + 2}", f"{top}", f"-1 -1 {right + 2} {top}", title, parts)
 
 
 def _words(left: float, top: float, words: str, weight: str = "normal") -> str:

@@ -14,7 +14,7 @@ from syno_lab.codegen import drawing
 from syno_lab.codegen.drawing_links import links
 from syno_lab.codegen.equation import equation
 from syno_lab.codegen.loops import condition_text, loops, make_program
-from syno_lab.codegen.nest import Access, Condition, Nest, tensors
+from syno_lab.codegen.nest import Access, Nest, tensors
 from syno_lab.codegen.receptive_field import bounds
 from syno_lab.codegen.walk import climb
 from syno_lab.drawing.formula import formula_svg
@@ -156,17 +156,13 @@ def _marks(linked: _Linked, ids: dict[Coordinate, str]) -> Iterator[tuple[str, l
         yield f"for {loop.name} in", [_Mark(loop.name, (ids[loop.coordinate],))]
     clipped: tuple[Coordinate | None, ...] = linked.conditions or (None,) * len(nest.conditions)
     for condition, coordinate in zip(nest.conditions, clipped, strict=True):
-        yield "if ", _condition(condition, coordinate, ids)
+        yield "if ", [] if coordinate is None else [_Mark(condition_text(condition), (ids[coordinate],))]
     factors = [
         mark
         for access, (tensor, coordinates) in zip(nest.factors, linked.factors, strict=True)
         for mark in _access(access, tensor, coordinates, ids)
     ]
     yield f"{nest.result.array}[", [*result, *factors]
-
-
-def _condition(condition: Condition, coordinate: Coordinate | None, ids: dict[Coordinate, str]) -> list[_Mark]:
-    return [] if coordinate is None else [_Mark(condition_text(condition), (ids[coordinate],))]
 
 
 def _access(
