@@ -27,7 +27,7 @@ from syno_lab.errors import SynoError
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.reports import LabReader
 from syno_lab.reports.progress import read_result
-from syno_lab.reports.searched import finalists
+from syno_lab.reports.searched import searched
 from syno_lab.systems import find_system, format_of
 from syno_lab.trial.backbone import full_costs_of
 from syno_lab.trial.compare import compared
@@ -74,7 +74,9 @@ def of_lab(lab: Path) -> tuple[TrialRequest, dict[str, str]]:
     with LabReader(lab) as reader:
         trials = {row.number: row for row in reader.read().of("search:search")}
     base = msgspec.convert(result["settings"], SearchSettings).training
-    found = {f"operator-{number}": str(trials[number].operator) for number in sorted(set(finalists(result).values()))}
+    found = {
+        f"operator-{number}": str(trials[number].operator) for number in sorted(set(searched(result).numbers.values()))
+    }
     return msgspec.structs.replace(base, stopping=None, keep_predictions=True), found
 
 

@@ -23,7 +23,7 @@ from common import RESULTS, about, save, typed
 from syno_lab.errors import SynoError
 from syno_lab.reports import LabReader
 from syno_lab.reports.progress import funnel_picture, progress_of, read_result
-from syno_lab.reports.searched import finalists
+from syno_lab.reports.searched import searched
 
 #: Fields of a result that are kept as they are.
 KEPT = ("trials", "end", "plan", "funnel", "time", "baseline", "best", "not_compared", "verdict", "front")
@@ -74,7 +74,7 @@ def extract(lab: Path, name: str) -> dict[str, Any]:
     return {
         "settings": settings,
         **{key: result[key] for key in KEPT},
-        "finalists": finalists(result),
+        "finalists": searched(result).numbers,
         "comparisons": {
             key: {field: value for field, value in one.items() if field not in ("baselines", "operators")}
             for key, one in result["comparisons"].items()

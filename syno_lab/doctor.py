@@ -130,7 +130,7 @@ def layout() -> Finding:
     name = "graphviz-pure"
     advice = "Install the Python package graphviz-pure; no system package is needed."
     try:
-        drawn = opened("conv2d").svg()
+        drawn = opened("known:conv2d").svg()
     except SynoError as error:
         return Finding(name, False, True, str(error), advice)
     return Finding(name, "<svg" in drawn, True, f"{_version(name)} draws a pGraph", advice)

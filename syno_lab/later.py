@@ -40,6 +40,8 @@ FILES = {
     "figure": "codegen.figure_operator",
     "mappings_of": "models.placeholder",
     "replace": "models.placeholder",
+    "find_search": "reports.named",
+    "trial_named": "reports.named",
 }
 
 if TYPE_CHECKING:

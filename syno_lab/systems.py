@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.inputs import is_file, likeness, nearest, quoted, shortened
+from syno_lab.later import later
 from syno_lab.protocol import ComputesLayers, OfLayers, OfPrimitives, Ruled, Searched, StandsFor, Stepwise
 from syno_lab.versioned import read_small, reason
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 MAX_BYTES, MAX_TEXT = 1 << 20, 1 << 22
 #: How texts of files and of sessions begin, and the least likeness of a suggested name.
 _TEXTS, _ALIKE = ("{", "syno-session:"), 0.7
+#: What stands before a known operator or a search that is the name of another thing too; the name of a best trial.
+KNOWN, SEARCH, BEST = "known:", "search:", "best"
 #: The environment variable that adds systems (``"format=module:name;…"``) and removes a system (``"format="``).
 VARIABLE = "SYNO_LAB_SYSTEMS"
 
@@ -231,33 +234,69 @@ def known_operators() -> dict[str, Callable[[], Operator]]:
     return operators
 
 
-def opened(value: Any, *, besides: Iterable[str] = ()) -> Any:
-    """Return the known operator of a name, or the text of the file at a path; any other value unchanged.
+class Named(NamedTuple):
+    """An operator with the name by which it was found: a known name, a file's, or ``SEARCH#NUMBER``.
 
-    The text of an operator's file or of a session is returned unchanged too. ``besides`` lists further expected values,
-    for the message. Raises FormatError if the file cannot be read; SynoError for text that names no operator.
+    ``places`` are the layers of a trial: a name for those of each size, and the sizes of its variables there.
     """
-    if not isinstance(value, str | Path) or (isinstance(value, str) and value.lstrip().startswith(_TEXTS)):
-        return value
-    name, known = str(value), known_operators()
-    if isinstance(value, str) and name in known:
-        return known[name]()
-    path = Path(value)
-    if not is_file(path):
-        close = likeness(name, near := nearest(name, known)[0]) > _ALIKE
-        hint = f"did you mean {near}?" if close else "`syno-lab operators` lists the names"
-        wanted = ", ".join((*besides, "a known operator or an operator file"))
-        raise SynoError(f"expected {wanted}, found {quoted(name)}; {hint}")
-    return read_small(path, MAX_TEXT)
+
+    label: str
+    operator: Operator
+    places: Sequence[tuple[str, Mapping[str, int]]] = ()
 
 
-def operator_named(value: Any) -> Any:
-    """Return the operator of a known name, a file or a file's text; any other value unchanged.
+def opened(value: Any) -> Any:
+    """Return the operator of a name, or the text of a file, as :func:`named` finds them; any other value unchanged."""
+    found = _found(value) if isinstance(value, str | Path) else value
+    return found.operator if isinstance(found, Named) else found
 
-    Raises FormatError for a file or text without an operator; SynoError as :func:`opened`.
+
+def _found(value: str | Path, folder: str | Path | None = None, besides: Iterable[str] = ()) -> Named | str:
+    """Return the operator of a name, the text of a file, or a text that is no name unchanged."""
+    name, is_name = str(value), isinstance(value, str)
+    if is_name and name.lstrip().startswith(_TEXTS):
+        return name
+    known, plain = known_operators(), name.removeprefix(KNOWN)
+    is_known, is_trial = is_name and plain in known, is_name and "#" in name and os.sep not in name
+    is_key = (is_known and plain != name) or (is_trial and name.startswith(SEARCH))
+    ways = {f"{KNOWN}{plain}": "the known operator"} if is_known else {}
+    if not is_key and is_file(name):
+        ways[f".{os.sep}{name}"] = "the file"
+    if is_trial and (not ways or later("find_search", name, folder)):
+        ways[SEARCH + name.removeprefix(SEARCH)] = "the trial"
+    if len(ways) > 1:
+        words = " or ".join(f"{way} for {thing}" for way, thing in ways.items())
+        raise SynoError(f"{quoted(name)} is the name of two things: write {words}")
+    if is_known:
+        return Named(plain, known[plain]())
+    if "the trial" in ways.values():
+        trial: Named = later("trial_named", name, folder)
+        return trial
+    if ways:
+        return read_small(Path(name), MAX_TEXT)
+    near = nearest(name, known)[0]
+    hint = f"did you mean {near}?" if likeness(name, near) > _ALIKE else "`syno-lab operators` lists the names"
+    if is_name and later("find_search", f"{name}#", folder):
+        hint = f"a search has this name: write {name}#{BEST} for its best operator"
+    wanted = ", ".join((*besides, "a known operator, an operator file or a trial (SEARCH#12)"))
+    raise SynoError(f"expected {wanted}, found {quoted(name)}; {hint}")
+
+
+def named(value: str | Path, folder: str | Path | None = None, *, besides: Iterable[str] = ()) -> Named:
+    """Return the operator of a name (``conv2d``, ``known:conv2d``, ``search#12``, ``search#best``), a file or its text.
+
+    ``folder`` is the lab of the trials (None: the default lab); ``besides`` lists further values, for the message.
+
+    Raises FormatError for a file or text without an operator; StoreError for a trial that is not there or failed;
+    SynoError for a name of two things, or of none.
     """
-    text = opened(value)
-    return read_operator(text) if isinstance(text, str) else text
+    found = _found(value, folder, besides)
+    if isinstance(found, Named):
+        return found
+    try:
+        return Named("operator" if found is value else Path(value).stem, read_operator(found))
+    except FormatError as error:
+        raise error if found is value else FormatError(f"{Path(value)}: {error}") from None
 
 
 def system_for(start: Any) -> System:

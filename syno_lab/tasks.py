@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from syno_lab.reports import Front
     from syno_lab.reports.figures import Subject
     from syno_lab.sessions.session import Session
+    from syno_lab.systems import Named
     from syno_lab.training import TrainingProgress, TrainingResult
     from syno_lab.trial.request import Searching, Training
     from syno_lab.tuning import TuningResult
@@ -27,19 +28,20 @@ if TYPE_CHECKING:
 Folder = str | Path
 
 
-def read(source: Folder) -> Operator:
-    """Read an operator of any system: by its known name, by the path of its file, or from the text of its file.
+def read(source: Folder, folder: Folder | None = None) -> Operator:
+    """Read an operator of any system by a name (``conv2d``, ``search#12`` of the lab in ``folder``), file or text.
 
-    Raises FormatError for a file or a text without an operator; SynoError for an unknown name.
+    Raises FormatError for a file or a text without an operator; StoreError for a trial that is not there or failed;
+    SynoError for a name of nothing, or of two things.
     """
-    from syno_lab.systems import operator_named
-
-    operator: Operator = operator_named(source)
-    return operator
+    return _named(source, folder).operator
 
 
-def _operator(named: Operator | Folder) -> Operator:
-    return read(named) if isinstance(named, str | Path) else named
+def _named(source: Operator | Folder, folder: Folder | None = None) -> Named:
+    from syno_lab.commands.operands import load_operator
+    from syno_lab.systems import Named
+
+    return load_operator(source, folder) if isinstance(source, str | Path) else Named("operator", source)
 
 
 def session(start: object) -> Session:
@@ -147,7 +149,7 @@ def train(
     from syno_lab.models.registry import OWN
     from syno_lab.trial.request import request_of
 
-    text = None if operator is None else _operator(operator).to_json()
+    text = None if operator is None else _named(operator).operator.to_json()
     request = with_data(with_model(request_of(training, seed=seed, operator=text), network), data)
     with Reporter() as report:
         if request.backbone.startswith(OWN):
@@ -177,7 +179,7 @@ def tune(
 
     Args:
         operator: an operator of any system, or a value for :func:`read`.
-        sizes: the sizes of the operator's variables; None: the operator's defaults.
+        sizes: the sizes of the operator's variables; None: its defaults, or the sizes of a trial's first layer.
         target: ``local``, ``local:THREADS``, a Jetson such as ``jetson-orin-nano-cpu``, or a TVM target.
         tracker: ``host:port`` of an RPC tracker of the device; None: this machine.
         key: the key of the device at the tracker.
@@ -195,10 +197,10 @@ def tune(
     from syno_lab.systems import builder_of
     from syno_lab.tuning.options import enough_s
 
-    parsed = _operator(operator)
+    label, parsed, places = _named(operator)
     text = parsed.to_json()
-    label = str(operator) if isinstance(operator, str) and not operator.lstrip().startswith("{") else "operator"
-    task = tuning.TuningTask(label, text, parsed.complete_binding(sizes), builder=builder_of(text))
+    bound = parsed.complete_binding({**(places[0][1] if places else {}), **(sizes or {})})
+    task = tuning.TuningTask(label, text, bound, builder=builder_of(text))
     options = tuning.TuningOptions(
         work_dir=folder,
         store=Path(folder) / "records",
@@ -272,20 +274,15 @@ class OpenLab:
         return front_of(self._reader.read().of(search), axes)
 
     def operator(self, name: str) -> Operator:
-        """Return the operator of a trial by its key ``search:NAME#12``; with one search also by ``12`` or ``trial 12``.
+        """Return an operator by a name of :func:`read`; if one search alone has it, ``12`` or ``trial 12`` is enough.
 
-        Raises StoreError if there is no such trial, or if the trial is the network without an operator.
+        Raises StoreError if there is no such trial, if it failed (unless ``name`` is its key, ``search:search#12``), or
+        if it is the network without an operator.
         """
-        from syno_lab.errors import StoreError
-        from syno_lab.inputs import quoted
+        from syno_lab.reports.named import trial_named
 
-        results = self._reader.read()
-        number = name.removeprefix("trial ")
-        keys = [row.key for row in results.rows if name == row.key or number == str(row.number)]
-        row = results.row(keys[0] if len(keys) == 1 else name)
-        if not row.operator:
-            raise StoreError(f"trial {quoted(name)}: expected a trial with an operator, found the baseline")
-        return read(row.operator)
+        is_short = name.removeprefix("trial ").isdecimal()
+        return trial_named(name, self.folder).operator if is_short else read(name, self.folder)
 
 
 def open_lab(folder: Folder | None = None) -> OpenLab:

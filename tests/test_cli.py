@@ -75,7 +75,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["train", "baseline", "--option", "depth=2"], "options of resnet20: expected some of width, blocks"),
         (["train", "baseline", "--data", "digits", "--backbone", "gpt2"], "expected text for the backbone gpt2"),
         (["train", "baseline", "--patience", "2", "--stop-early", "canvas"], "--patience or --stop-early, found both"),
-        (["train", "nothing"], "expected baseline, a known operator or an operator file, found 'nothing'"),
+        (["train", "nothing"], "expected baseline, a known operator, an operator file or a trial (SEARCH#12), found"),
         (["demo", "--data", "/dev/null/x", "--out", "/dev/null/out"], "expected a data folder at /dev/null/x"),
         (["tune", "conv2d", *SIZES, "--tracker", "localhost:1"], "--tracker HOST:PORT and --key KEY together"),
         (["tune", "conv2d", *SIZES, "--tracker", "localhost", "--key", "a"], "localhost"),

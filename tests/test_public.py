@@ -64,7 +64,7 @@ def test_a_method_has_the_signature_of_the_function_that_it_calls(value: type, n
 
 def test_every_function_of_a_later_room_is_called_by_a_method() -> None:
     named = {name for value in (sl.State, sl.Operator) for name in vars(value)}
-    assert set(later.FILES) == named & set(later.FILES) | {"replace", "mappings_of"}
+    assert set(later.FILES) == named & set(later.FILES) | {"replace", "mappings_of", "find_search", "trial_named"}
 
 
 def _code(page: Path) -> str:

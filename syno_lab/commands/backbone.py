@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from syno_lab.commands.operands import load_operator
+from syno_lab.commands.operands import OPERATOR, load_operator
 from syno_lab.commands.output import say, say_table, write_json
 from syno_lab.errors import SpecError
 from syno_lab.inputs import count_of
@@ -42,9 +42,7 @@ def command(
         Literal["pool", "shape"],
         typer.Option(help="Apply strides by an average pooling after the operator, or in the operator's shape."),
     ] = "pool",
-    operator: Annotated[
-        str | None, typer.Option(help="A known operator or an operator file: shows its cost in each slot.")
-    ] = None,
+    operator: Annotated[str | None, typer.Option(help=f"{OPERATOR}: shows its cost in each slot.")] = None,
     resolution: Annotated[int | None, typer.Option(min=1, help="Height and width of the images.")] = None,
     context: Annotated[int | None, typer.Option(min=1, help="Tokens of a text.")] = None,
     outputs: Annotated[int | None, typer.Option(min=1, help="Classes, or tokens of the vocabulary.")] = None,
@@ -61,7 +59,7 @@ def command(
         _list_all()
         return
     chosen = backbone(name)
-    loaded = None if operator is None else load_operator(operator)
+    loaded = None if operator is None else load_operator(operator)[:2]
     selection = replace(chosen.selection, strides=strides, pointwise=pointwise or chosen.selection.pointwise)
     if layers is not None:
         kinds: tuple[Kind, ...] = ("conv2d", "linear") if layers == "both" else (layers,)

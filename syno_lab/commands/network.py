@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import typer
 
-from syno_lab.commands.operands import complete_operator, load_operator
+from syno_lab.commands.detach import FolderOption
+from syno_lab.commands.operands import OPERATOR, complete_operator, load_operator
 from syno_lab.commands.options import check_board
 from syno_lab.commands.output import Reporter, say, say_table, write_json
 from syno_lab.errors import SpecError
@@ -25,9 +26,7 @@ Part = Literal["both", "whole", "layers"]
 
 
 def command(
-    operator: Annotated[
-        str, typer.Argument(help="A known operator or an operator file.", autocompletion=complete_operator)
-    ],
+    operator: Annotated[str, typer.Argument(help=f"{OPERATOR}.", autocompletion=complete_operator)],
     backbone: Annotated[str, typer.Option(help="The network: see `syno-lab backbone`.")] = "resnet20",
     part: Annotated[Part, typer.Option(help="The whole network, layer by layer, or both.")] = "both",
     resolution: Annotated[
@@ -54,6 +53,7 @@ def command(
     ] = 57600.0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     out: Annotated[Path, typer.Option(help="The folder for schedules, records and logs.")] = Path(".syno-lab/network"),
+    folder: FolderOption = None,
 ) -> None:
     """Tune a backbone with the operator in every slot, and the same backbone with convolutions; compare latencies.
 
@@ -62,7 +62,7 @@ def command(
     pGraph. Records are kept in --out: functions that both networks call are tuned once.
     """
     preset, trials, target, tracker, key = msgspec.structs.astuple(tuned)
-    label, value = load_operator(operator)
+    label, value, _ = load_operator(operator, folder)
     from syno_lab.models.registry import backbone as find_backbone
     from syno_lab.protocol import OfNetworks
     from syno_lab.systems import system_of

@@ -13,27 +13,30 @@ import msgspec
 import typer
 
 from syno_lab import private
-from syno_lab.errors import FormatError, SpecError, SynoError, UnboundError
+from syno_lab.commands.detach import lab_folder
+from syno_lab.errors import SpecError, SynoError, UnboundError
 from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, printable, quoted
-from syno_lab.systems import known_operators, opened, read_operator
+from syno_lab.systems import Named, known_operators, named
 
 if TYPE_CHECKING:
     from syno_lab.protocol import Operator
 
 
-def load_operator(text: str, *, besides: Iterable[str] = ()) -> tuple[str, Operator]:
-    """Return a label and the operator of a known name or an operator file.
+#: What an argument that is an operator may be, for its help.
+OPERATOR = "A known operator's name, an operator file, or a trial of a search (SEARCH#12, SEARCH#best)"
 
-    ``besides`` lists further names that the command accepts, for the message. Raises FormatError if the file is no
-    operator file; SynoError if ``text`` is neither a name nor a file.
-    """
-    value = opened(text, besides=besides)
-    if not isinstance(value, str):
-        return text, value
-    try:
-        return ("operator" if value is text else Path(text).stem), read_operator(value)
-    except FormatError as error:
-        raise error if value is text else FormatError(f"{Path(text)}: {error}") from None
+
+def load_operator(text: str | Path, folder: str | Path | None = None, *, besides: Iterable[str] = ()) -> Named:
+    """Return the operator of a name or file as :func:`.named` does, in the lab of :func:`.detach.lab_folder`."""
+    return named(text, lab_folder(folder), besides=besides)
+
+
+def sized(found: Named, texts: Iterable[str] | None) -> list[str]:
+    """Return the texts of ``--bind`` after the sizes of a trial's first layer that they do not set."""
+    texts = list(texts or ())
+    chosen = parse_binding(texts)
+    own = found.places[0][1] if found.places else {}
+    return [*(f"{name}={size}" for name, size in own.items() if name not in chosen), *texts]
 
 
 def parse_binding(texts: Iterable[str]) -> dict[str, int]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import msgspec
 import typer
 
-from syno_lab.commands.operands import complete_binding, complete_operator, load_operator
+from syno_lab.commands.detach import FolderOption
+from syno_lab.commands.operands import OPERATOR, complete_binding, complete_operator, load_operator, sized
 from syno_lab.commands.output import is_for_json, say, write_json, write_text
 from syno_lab.errors import SpecError, SynoError
-from syno_lab.inputs import integer, quoted
 
 if TYPE_CHECKING:
-    from syno_lab.ir.operator import Operator as PGraph
     from syno_lab.protocol import Operator
 
 
@@ -35,6 +34,8 @@ Of = Literal["graph", "loops", "equation"]
 _STAGED = ("loops", "python", "c", "latex", "figure")
 _GRADIENTS = (*_STAGED, "table")
 _REACH = "reach"
+#: The forms that are of sizes, not of symbols: of a trial, those of its first layer.
+_SIZED = ("source", "tvm", "receptive-field")
 #: The forms of operators of all systems. A system with the pane of the receptive field has this form too; only pGraphs
 #: have the other forms.
 _OF_ALL = ("summary", "source", "tvm", "dot", "svg", "file", "figure")
@@ -72,13 +73,14 @@ class Wanted:
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator's costs and sizes; None for an operator without steps, or without sizes of its variables."""
+    """An operator's costs, and its sizes (of a trial those of ``layer``); None without steps, or sizes of variables."""
 
     label: str
     shape: str
     steps: int | None = None
     weights: int | None = None
     binding: dict[str, int] | None = None
+    layer: str | None = None
     flops: int | None = None
     params: int | None = None
     memory_bytes: int | None = None
@@ -86,11 +88,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 def command(
     operator: Annotated[
-        str,
-        typer.Argument(
-            help="A known operator's name or an operator file; of --as why a trial: SEARCH#NUMBER.",
-            autocompletion=complete_operator,
-        ),
+        str, typer.Argument(help=f"{OPERATOR}; of --as why a trial.", autocompletion=complete_operator)
     ],
     form: Annotated[
         Form,
@@ -103,21 +101,22 @@ def command(
     ] = "summary",
     *,
     wanted: Wanted,
-    folder: Annotated[Path | None, typer.Option(help="The lab's folder, for --as why (default: .syno-lab).")] = None,
+    folder: FolderOption = None,
 ) -> None:
     """Show an operator: its size and cost, loop nest, PyTorch or TVM code, picture, or file."""
     if is_for_json() and wanted.out is None and form not in ("summary", "why"):
         raise SynoError(f"expected --out FILE for the {form} because --json - uses standard output")
-    if folder is not None and form != "why":
-        raise SynoError(f"--folder: expected --as why, found --as {form}")
     out = wanted.out
     if form == "why":
         _check(form, wanted)
         _why(operator, folder, out)
         return
-    label, value = load_operator(operator)
+    found = load_operator(operator, folder)
+    label, value, places = found
     _check(form, wanted)
-    facts = _facts(label, value, wanted.bind)
+    if form in _SIZED:  # the other forms have symbols
+        wanted = replace(wanted, bind=sized(found, wanted.bind) or None)
+    facts = _facts(label, value, sized(found, wanted.bind), places[0][0] if places else None)
     if form == "figure":
         _save_figure(value, wanted)
         say(str(out))
@@ -126,10 +125,9 @@ def command(
     if form in _OF_ALL:
         text = _text(value, form, facts, wanted)
     elif form == "receptive-field" and _has_field(value):
-        text = _field_by_gradients(value, wanted)
+        text = _field(value, wanted)
     else:
-        options = [f"--as {name}" for name in (*_OF_ALL, *(("receptive-field",) if _has_field(value) else ()))]
-        text = _pgraph_text(_pgraph_for(f"--as {form}", label, value, options), form, wanted)
+        text = _pgraph_text(label, value, form, wanted)
     if out is not None:
         write_text(out, text + ("" if text.endswith("\n") else "\n"))
         say(str(out))
@@ -185,10 +183,10 @@ def _check(form: Form, wanted: Wanted) -> None:
             raise SynoError(f"{option}: expected --as {', '.join(fitting)}, found --as {form}")
 
 
-def _facts(label: str, operator: Operator, bind: list[str] | None) -> Facts:
+def _facts(label: str, operator: Operator, bind: list[str], layer: str | None) -> Facts:
     from syno_lab.ir.operator import Operator as PGraph
 
-    facts = Facts(label=label, shape=str(operator))
+    facts = Facts(label=label, shape=str(operator), layer=layer)
     if isinstance(operator, PGraph):
         facts = msgspec.structs.replace(facts, steps=len(operator.steps), weights=len(operator.weights))
     try:
@@ -226,24 +224,17 @@ def _text(operator: Operator, form: Form, facts: Facts, wanted: Wanted) -> str:
     return _summary(facts)
 
 
-def _pgraph_for(wanted: str, label: str, operator: Operator, others: Iterable[str]) -> PGraph:
-    """Check that ``operator`` is a pGraph, as ``wanted`` (such as ``--as loops``) requires, and return it.
-
-    Raises SynoError for an operator of another system; ``others`` are the forms that such an operator has.
-    """
+def _pgraph_text(label: str, operator: Operator, form: Form, wanted: Wanted) -> str:
+    """Return one of the forms that only pGraphs have. Raises SynoError for an operator of another system."""
     from syno_lab.ir.operator import Operator as PGraph
     from syno_lab.systems import system_of
 
     if not isinstance(operator, PGraph):
-        system = system_of(operator).title
+        forms = (*_OF_ALL, "receptive-field") if _has_field(operator) else _OF_ALL
         raise SynoError(
-            f"{wanted}: expected a pGraph, found {label}, an operator of {system}; other forms: {', '.join(others)}"
+            f"--as {form}: expected a pGraph, found {label}, an operator of {system_of(operator).title}; other forms: "
+            f"{', '.join(f'--as {name}' for name in forms)}"
         )
-    return operator
-
-
-def _pgraph_text(operator: PGraph, form: Form, wanted: Wanted) -> str:
-    """Return one of the forms that only pGraphs have."""
     match form:
         case "loops" | "python" | "c":
             from syno_lab.codegen.loops import loops
@@ -258,37 +249,19 @@ def _pgraph_text(operator: PGraph, form: Form, wanted: Wanted) -> str:
             from syno_lab.codegen.coordinates import coordinates
 
             return str(coordinates(operator, wanted.bound(operator), wrt=wanted.wrt))
-        case "receptive-field":
-            return _receptive_field(operator, wanted)
     from syno_lab.codegen.mixing import mixing
 
     return str(mixing(operator, wanted.bound(operator)))
 
 
-def _receptive_field(operator: PGraph, wanted: Wanted) -> str:
-    from syno_lab.codegen.nest import layer_binding
-    from syno_lab.codegen.receptive_field import receptive_field
-    from syno_lab.common.reach import CENTER
-
-    if wanted.bind or operator.spec.bindings:
-        bound = complete_binding(operator, wanted.bind)
-    else:
-        bound = layer_binding(operator)
-    index = CENTER if wanted.at is None else _index(wanted.at)
-    return f"with {_sizes(bound)}:\n{receptive_field(operator, index, bound)}"
-
-
 def _has_field(operator: Operator) -> bool:
-    """Return whether the system of an operator that is no pGraph has the pane of the receptive field."""
-    from syno_lab.ir.operator import FORMAT
     from syno_lab.panes import panes_of
 
-    return operator.format != FORMAT and _REACH in panes_of(operator)
+    return _REACH in panes_of(operator)
 
 
-def _field_by_gradients(operator: Operator, wanted: Wanted) -> str:
-    from syno_lab.common.reach import CENTER
-    from syno_lab.panes import Asked, read_pane
+def _field(operator: Operator, wanted: Wanted) -> str:
+    from syno_lab.panes import CENTER, Asked, read_pane
 
     # Without --bind use the example sizes of the view, because an operator may have no default sizes.
     bound = wanted.bound(operator)
@@ -297,18 +270,11 @@ def _field_by_gradients(operator: Operator, wanted: Wanted) -> str:
     return f"with {_sizes(data['binding'])}:\n{data['text']}"
 
 
-def _index(text: str) -> tuple[int | None, ...]:
-    entries = [entry.strip() for entry in text.split(",")]
-    index = tuple(None if entry == ":" else integer(entry) for entry in entries)
-    if any(entry != ":" and number is None for entry, number in zip(entries, index, strict=True)):
-        raise SpecError(f"--at: expected numbers or : with commas between them, such as 0,0,3,:, found {quoted(text)}")
-    return index
-
-
 def _summary(facts: Facts) -> str:
     lines = [f"{facts.label}: {facts.shape}"]
     if facts.binding is not None:
-        lines.append(f"with {_sizes(facts.binding)}:")
+        layer = "" if facts.layer is None else f", the sizes of {facts.layer}"
+        lines.append(f"with {_sizes(facts.binding)}{layer}:")
         lines.append(f"  {facts.flops:,} FLOPs, {facts.params:,} parameters, {facts.memory_bytes:,} bytes in float32")
     return "\n".join(lines)
 

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from syno_lab.commands.detach import DetachOption, detach_all
-from syno_lab.commands.operands import complete_operator, load_operator
+from syno_lab.commands.operands import OPERATOR, complete_operator, load_operator
 from syno_lab.commands.options import Built, DataOption, Rule, whole_path
 from syno_lab.commands.output import Reporter, say, say_table, write_json
 from syno_lab.errors import DataError, SpecError, SynoError
@@ -33,7 +33,7 @@ def command(
     operators: Annotated[
         list[str],
         typer.Argument(
-            help="Known operators' names, operator files, or 'baseline' for the network as it is.",
+            help=f"{OPERATOR}, or 'baseline' for the network as it is; several may be given.",
             autocompletion=complete_operator,
         ),
     ],
@@ -75,7 +75,7 @@ def command(
     """
     if detach and (against_baseline or stop_early is not None):
         raise SynoError("--detach: expected independent trainings; leave --against-baseline and --stop-early out")
-    loaded = _loaded(operators)
+    loaded = _loaded(operators, folder if detach else None)
     with Reporter() as report, ExitStack() as stack:
         path = _data(data, download, report)
         from syno_lab.data.datasets import DIGITS
@@ -134,14 +134,14 @@ def _submit(operators: Mapping[str, str | None], base: TrialRequest, seeds: rang
     detach_all(jobs, folder)
 
 
-def _loaded(names: Iterable[str]) -> dict[str, str | None]:
+def _loaded(names: Iterable[str], folder: Path | None) -> dict[str, str | None]:
     """Return operators as JSON by label, in order; operators with equal labels get numbers."""
     texts: dict[str, str | None] = {}
     for name in names:
         if name == BASELINE:
             texts[BASELINE] = None
             continue
-        label, operator = load_operator(name, besides=[BASELINE])
+        label, operator, _ = load_operator(name, folder, besides=[BASELINE])
         copies = 1 + sum(known == label or known.startswith(f"{label} (") for known in texts)
         texts[label if copies == 1 else f"{label} ({copies})"] = operator.to_json()
     return texts

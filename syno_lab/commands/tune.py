@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from syno_lab.commands.detach import DetachOption, FolderOption, detach_all
-from syno_lab.commands.operands import complete_binding, complete_operator, load_operator, parse_binding
+from syno_lab.commands.operands import OPERATOR, complete_binding, complete_operator, load_operator, sized
 from syno_lab.commands.options import check_board, flag
 from syno_lab.commands.output import Reporter, say, write_json
 from syno_lab.errors import SynoError, TuningError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def command(
     operator: Annotated[
         list[str],
-        typer.Argument(help="Known operators' names or operator files.", autocompletion=complete_operator),
+        typer.Argument(help=f"{OPERATOR}; several may be given.", autocompletion=complete_operator),
     ],
     bind: Annotated[
         list[str] | None,
@@ -87,7 +87,7 @@ def command(
     preset, trials, target, tracker, key = msgspec.structs.astuple(tuned)
     if (tracker is None) != (key is None):
         raise SynoError("expected --tracker HOST:PORT and --key KEY together, or neither to tune on this machine")
-    tasks = _tasks(operator, bind, dtype)
+    tasks = _tasks(operator, folder, bind, dtype)
     from syno_lab.tuning import Method, TuningOptions, tune_queue
     from syno_lab.tuning.method import to_job
     from syno_lab.tuning.options import enough_s, find_preset
@@ -114,8 +114,8 @@ def command(
         params |= {"deadline_s": seconds, **to_job(method)}
         detach_all([("tune", params, ", ".join(task.label for task in tasks))], folder)
         return
-    if folder is not None:
-        raise SynoError("--folder: expected --detach with it; without --detach, use --out and --records")
+    if folder is not None and not any("#" in name for name in operator):
+        raise SynoError("--folder: expected --detach or a trial with it; without them, use --out and --records")
     store = records if records is not None else out / "records"
     done_of: dict[str, float] = {}
     with ExitStack() as stack:
@@ -154,18 +154,19 @@ def command(
     write_json(rows[0] if len(tasks) == 1 else {"results": rows, "failed": failed})
 
 
-def _tasks(names: list[str], bind: list[str] | None, dtype: str) -> list[TuningTask]:
+def _tasks(names: list[str], folder: Path | None, bind: list[str] | None, dtype: str) -> list[TuningTask]:
     """Return a task for each operator, with the sizes of that operator's variables."""
     from syno_lab.tuning import TuningTask
 
-    sizes = parse_binding(bind or ())
-    loaded = [load_operator(name) for name in names]
-    known = {name for _, value in loaded for name in value.variables}
+    sizes = [(text.partition("=")[0].strip(), text) for text in bind or ()]
+    loaded = [load_operator(name, folder) for name in names]
+    known = {name for _, value, _ in loaded for name in value.variables}
     tasks = []
-    for label, value in loaded:
-        own_sizes = [f"{n}={v}" for n, v in sizes.items() if n in value.variables or n not in known]
+    for found in loaded:
+        label, value, _ = found
+        own_sizes = [text for name, text in sizes if name in value.variables or name not in known]
         text = value.to_json()
-        tasks.append(TuningTask(label, text, complete_binding(value, own_sizes), dtype, builder_of(text)))
+        tasks.append(TuningTask(label, text, complete_binding(value, sized(found, own_sizes)), dtype, builder_of(text)))
     return tasks
 
 

@@ -165,7 +165,8 @@ class Loop:
         """Store an operator, built by these steps; return its number in the store."""
         costs = self.space.fitting_costs(operator)
         name = self.space.operators.name_of(operator)
-        return self.log.add(name, operator.to_json(), steps, costs.flops, costs.params)
+        sizes = self.space.sizes(operator)
+        return self.log.add(name, operator.to_json(), steps, costs.flops, costs.params, sizes)
 
     def fraction(self, done: int, seconds: float) -> float:
         """Return the progress of the search, from 0 to 1, after ``done`` trials and ``seconds`` of wall time."""

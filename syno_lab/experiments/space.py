@@ -31,6 +31,7 @@ from syno_lab.search import (
 )
 from syno_lab.search.joint import JointSpace
 from syno_lab.search.protocol import State
+from syno_lab.store.searches import Layers, LayerSizes
 from syno_lab.systems import all_systems, find_system, space_of, system_of
 from syno_lab.trial import TrialRequest, sites_of, survey_of
 from syno_lab.trial.backbone import example_of
@@ -173,6 +174,12 @@ class Space:
             stored += number * site.calls * system_of(operator).traffic(operator, place.binding)
             layers += number * site.output_elements
         return stored / layers
+
+    def sizes(self, operator: Operator) -> Layers:
+        """Return the operator's sizes in each size of layers, the most FLOPs first; nothing for a whole network."""
+        names = {replace(site, name=""): site.name for site in reversed(self.sites)}
+        places = [] if self.is_whole else self._places(operator)
+        return tuple([LayerSizes(names[site], number, at.binding) for site, number, at in places if at.binding])
 
     def _places(self, operator: Operator) -> Iterator[tuple[Site, int, Place]]:
         """Yield each size of layers, the number of layers of this size, and the operator in one of them."""

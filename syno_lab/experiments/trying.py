@@ -105,7 +105,7 @@ class TwoExamples:
         """
         own_request = self.request
         if names:
-            operator = opened(_KNOWN[kind])
+            operator = opened(f"known:{_KNOWN[kind]}")
             options = {**own_request.options, "match": [escape(name) for name in names]}
             own_request = msgspec.structs.replace(own_request, operator=operator.to_json(), options=options)
             if not any(place.replaced for place in places_of(own_request)):

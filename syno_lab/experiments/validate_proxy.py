@@ -25,8 +25,9 @@ from syno_lab.experiments.runner import LocalRunner, Report, Runner, Stopped, tr
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
 from syno_lab.inputs import read_bytes
-from syno_lab.models.rungs import Measure, Rung
+from syno_lab.models.rungs import Rung
 from syno_lab.protocol import Operator
+from syno_lab.store.outcomes import Measure
 from syno_lab.systems import read_operator
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialOutcome, TrialRequest, TrialWorkers, rung_request, rungs_of

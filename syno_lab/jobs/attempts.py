@@ -10,10 +10,10 @@ import secrets
 import time
 from dataclasses import astuple, replace
 
-from syno_lab.jobs.ledger import CANCELLED, LEASE, PROGRESS, Lease, Ledger, in_line, now
+from syno_lab.jobs.ledger import CANCELLED, LEASE, PROGRESS, Lease, Ledger, in_line
 from syno_lab.jobs.records import ATTEMPT_COLUMNS, Attempt, Ending, JobRecord
 from syno_lab.processes import alive
-from syno_lab.store.records import plain
+from syno_lab.store.records import now, plain
 
 
 def take(ledger: Ledger, number: int, *, holder: tuple[str, str, str] | None = None) -> Lease | None:

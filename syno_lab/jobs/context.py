@@ -13,8 +13,9 @@ from pathlib import Path
 from syno_lab import private
 from syno_lab.errors import StoreError
 from syno_lab.jobs import attempts
-from syno_lab.jobs.ledger import Ledger, now
+from syno_lab.jobs.ledger import Ledger
 from syno_lab.processes import alive
+from syno_lab.store.records import now
 
 #: Seconds between two reads of the store, and the least seconds between two writes of the progress.
 PERIOD_S = 0.5

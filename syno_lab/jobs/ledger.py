@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from syno_lab.errors import JobError
@@ -18,7 +17,7 @@ from syno_lab.jobs import trust
 from syno_lab.jobs.records import ATTEMPT_COLUMNS, COLUMNS, ENDED, Attempt, JobRecord, JobState, from_row, to_row
 from syno_lab.processes import alive
 from syno_lab.store.database import Database
-from syno_lab.store.records import to_text
+from syno_lab.store.records import now, to_text
 
 LEASE = "job, token, place, boot, supervisor, child, beat, at"
 PROGRESS = "job, fraction, message"
@@ -50,11 +49,6 @@ class Lease:
     def is_orphan(self) -> bool:
         """Whether the attempt runs here, its supervisor is dead, and its child process is alive."""
         return self.is_here and not alive.is_alive(self.supervisor) and alive.is_alive(self.child)
-
-
-def now() -> str:
-    """Return the current time for people: ISO 8601, UTC, to the millisecond. No decision depends on this time."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class Ledger:

@@ -11,9 +11,10 @@ import time
 from dataclasses import dataclass, field, replace
 
 from syno_lab.jobs import attempts, trust
-from syno_lab.jobs.ledger import CANCELLED, Lease, Ledger, now
+from syno_lab.jobs.ledger import CANCELLED, Lease, Ledger
 from syno_lab.jobs.records import Ending
 from syno_lab.processes import alive
+from syno_lab.store.records import now
 
 #: Seconds without a heartbeat after which an attempt on another machine counts as dead.
 GRACE_S = 60.0

@@ -10,14 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
-
-#: The measure by which a rung ranks: the accuracy (for text exp(-loss)), the loss on the outcome's examples, or the
-#: training loss of the last batches. Losses can rank trials whose accuracies are still equal.
-Measure = Literal["accuracy", "loss", "training loss"]
+from syno_lab.store.outcomes import Measure
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Any, TypedDict
 
 from syno_lab.drawing.svg import titled
@@ -17,11 +18,11 @@ from syno_lab.errors import SpecError, StoppedError, SynoError
 from syno_lab.panes import MOST_NAME, Asked, panes_of, read_pane
 from syno_lab.panes.aligned import AlignedRow, align, trace_all
 from syno_lab.panes.data import AxisRead, Link
-from syno_lab.panes.layers import layers_of
+from syno_lab.panes.layers import Places, layers_of
 from syno_lab.protocol import Operator
 from syno_lab.sessions.session import Session, session_of
 from syno_lab.sessions.shown import plain
-from syno_lab.systems import find_system, operator_named, operator_of, system_for, system_of
+from syno_lab.systems import Named, find_system, named, operator_of, system_for, system_of
 
 #: The least and the largest number of operators in a comparison.
 FEWEST, MOST = 2, 4
@@ -42,29 +43,37 @@ class Subject:
         format: the format of its system.
         operator: the operator; None for an unfinished operator.
         session: the session that has reached an unfinished operator; None for a complete operator.
+        places: of a trial, the layers that it replaces.
     """
 
     name: str
     format: str
     operator: Operator | None
     session: Session | None = None
+    places: Places = ()
 
 
-def subjects_of(values: Sequence[Any], names: Sequence[str] | None = None) -> tuple[Subject, ...]:
-    """Return the operators of a comparison and their names: the given names, else the names of equal known operators.
+def subjects_of(
+    values: Sequence[Any], names: Sequence[str] | None = None, folder: str | Path | None = None
+) -> tuple[Subject, ...]:
+    """Return the operators of a comparison and their names: the given names, else of trials or equal known operators.
+
+    ``folder`` is the lab of the trials among ``values``; None: the default lab.
 
     Raises SynoError for fewer than two or more than four values, for another number of names, and for a value that is
-    no operator, no known operator's name, and no file, text or state of an operator.
+    no operator, no name of one (:func:`.named`), and no file, text or state of an operator.
     """
     if not FEWEST <= len(values) <= MOST:
         raise SpecError(f"compare: expected {FEWEST} to {MOST} operators, found {len(values)}")
     if names is not None and len(names) != len(values):
         raise SpecError(f"compare: expected a name for each of {len(values)} operators, found {len(names)}")
-    return tuple([_subject(value, names[number] if names else "") for number, value in enumerate(values)])
+    return tuple([_subject(value, names[number] if names else "", folder) for number, value in enumerate(values)])
 
 
-def _subject(value: Any, name: str) -> Subject:
-    value = operator_named(value)
+def _subject(value: Any, name: str, folder: str | Path | None) -> Subject:
+    found = named(value, folder) if isinstance(value, str | Path) else value
+    label, value, places = found if isinstance(found, Named) else ("", found, ())
+    name = name or (label if "#" in label else "")
     operator = operator_of(value)
     if operator is None:
         system, session = system_for(value), session_of(value)
@@ -72,21 +81,24 @@ def _subject(value: Any, name: str) -> Subject:
             return Subject(str(name or "unfinished")[:MOST_NAME], system.format, None, session)
         operator = session.operator
     system = system_of(operator)
-    return Subject(str(name or system.recognise(operator) or "operator")[:MOST_NAME], system.format, operator)
+    name = str(name or system.recognise(operator) or "operator")[:MOST_NAME]
+    return Subject(name, system.format, operator, places=places)
 
 
-def common_sizes(subjects: Iterable[Subject], binding: Mapping[str, int] | None = None) -> dict[str, int]:
+def common_sizes(subjects: Sequence[Subject], binding: Mapping[str, int] | None = None) -> dict[str, int]:
     """Return sizes of all variables for which every operator is legal.
 
     Args:
         subjects: the operators; unfinished operators are ignored.
-        binding: requested sizes; other sizes are the example sizes of one operator.
+        binding: requested sizes; other sizes are of the first layer of a trial among the operators, else the example
+            sizes of one operator.
 
     Raises SpecError if a requested size does not fit an operator, or if no sizes fit all operators.
     """
     operators = [subject.operator for subject in subjects if subject.operator is not None]
     examples = [system_of(operator).example_binding(operator) for operator in operators]
     examples.sort(key=len, reverse=True)
+    examples[:0] = [dict(subject.places[0][1]) for subject in subjects if subject.places]
     refused: SynoError | None = None
     for first in examples:
         sizes = {name: size for at in (*reversed(examples), first) for name, size in at.items()} | dict(binding or {})

@@ -20,7 +20,7 @@ def layers_of(operator: Operator, own: Places | None = None) -> list[tuple[str, 
     Without ``own``, the user's own layers are those that the operator was made for.
     """
     system = system_of(operator)
-    if own is None and isinstance(system, FitsPlaces):
+    if not own and isinstance(system, FitsPlaces):
         own = [*system.places(operator).items()]
     return [(name, dict(sizes)) for name, sizes in own] if own else [*_resnet(operator)]
 

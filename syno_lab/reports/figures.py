@@ -14,7 +14,6 @@ from syno_lab.errors import SpecError, StoreError
 from syno_lab.inputs import printable, quoted
 from syno_lab.reports.courses import Course, read_courses, rung_courses
 from syno_lab.reports.fronts import Front, front_of
-from syno_lab.reports.in_network import Places, find_network
 from syno_lab.reports.pictures import KNOWN, LOOKS, PAPER, groups_of
 from syno_lab.reports.progress import Progress, read_progress, read_result
 from syno_lab.reports.searched import searched
@@ -24,6 +23,7 @@ from syno_lab.systems import read_operator
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from syno_lab.panes.layers import Places
     from syno_lab.protocol import Operator
     from syno_lab.reports.lab import Reading
     from syno_lab.reports.published import Stated
@@ -180,8 +180,5 @@ def lab_figure(reading: Reading, of: Subject, search: str | None, axes: Sequence
     layers: dict[str, tuple[Operator, Places]] = {}
     for number in dict.fromkeys(searched(result).numbers.values()):
         row = reading.row(f"search:{newest}#{number}")
-        found = find_network(row, reading)
-        if isinstance(found, str):
-            raise StoreError(f"figure of layers: expected a known network, found {row.label}: {found}")
-        layers[row.label] = read_operator(row.operator), found.places
+        layers[row.label] = read_operator(row.operator), row.places
     return layers_figure(layers)

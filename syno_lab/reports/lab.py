@@ -7,6 +7,7 @@ changes by a cheap query. The inode number reveals that the file was removed or 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -113,13 +114,10 @@ class LabReader(Closing):
             self._let_go()
 
     def _opened(self) -> Store:
-        try:
+        number = None
+        with suppress(OSError):  # a missing file, which :meth:`.Store.look` refuses
             status = self.file.stat()
-        except OSError as error:
-            raise StoreError(
-                f"the results store {self.file} is not there: expected the folder of a lab, or the file in it"
-            ) from error
-        number = (status.st_dev, status.st_ino)
+            number = status.st_dev, status.st_ino
         if self._store is not None and number != self._number:
             self._let_go()
         if self._store is None:

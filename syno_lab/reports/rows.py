@@ -22,6 +22,7 @@ from syno_lab.store import SearchLog
 from syno_lab.store.latencies import TORCH, is_of_network
 from syno_lab.store.records import finite
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungTraining
+from syno_lab.store.searches import Layers
 from syno_lab.systems import find_system, format_of
 from syno_lab.versioned import JSON
 
@@ -144,6 +145,7 @@ class TrialRow:
         known: the name of the operator, if the search began with it; empty for a discovered operator.
         interval: the interval of the accuracy in the finals: the baseline's mean plus the interval of the difference,
             or None.
+        layers: the layers that the operator replaces; empty for a whole network, and in a store without sizes.
     """
 
     key: str
@@ -169,11 +171,24 @@ class TrialRow:
     rungs: tuple[OnRung, ...] = ()
     known: str = ""
     interval: tuple[float, float] | None = None
+    layers: Layers = ()
+
+    @property
+    def places(self) -> list[tuple[str, dict[str, int]]]:
+        """The replaced layers of each size, the most FLOPs first: a name, and the sizes of the operator's variables."""
+        more = {one.name: f" and {one.number - 1} more like it" if one.number > 1 else "" for one in self.layers}
+        return [(one.name + more[one.name], one.binding) for one in self.layers]
 
     @property
     def rung(self) -> str:
         """The last rung on which the operator was trained; empty in a search without rungs."""
         return self.rungs[-1].rung if self.rungs else ""
+
+    @property
+    def worth(self) -> tuple[float, ...]:
+        """The order of results: the finals' accuracy, the number of rungs, the accuracy on the last one, the probe."""
+        accuracy = -1.0 if self.accuracy is None else self.accuracy
+        return accuracy, len(self.rungs), self.accuracy_on(self.rung) or 0.0, self.probe or 0.0
 
     def accuracy_on(self, rung: str) -> float | None:
         """Return the accuracy on a rung, the mean over the seeds; None without a training."""
@@ -249,7 +264,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
     else:
         baseline = _baseline(source, log, status, result, jobs)
     rows = [] if baseline is None else [baseline]
-    known, intervals = status.known_names | result.known_names, _intervals(result)
+    known, intervals, sizes = status.known_names | result.known_names, _intervals(result), log.sizes()
     for trial in log.trials():
         outcome = told(Outcome, trial.outcome)
         pairs = ((target, finite(measured[target].get(trial.number, {}).get("latency_ms"))) for target in targets)
@@ -275,6 +290,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
             trial.lengths,
             outcome.probe.score,
             known=known.get(trial.number, ""),
+            layers=sizes.get(trial.number, ()),
         )
         rows.append(_in_rungs(row, by_number.get(trial.number, ()), intervals.get(trial.number)) if trainings else row)
     if baseline is not None:
@@ -331,6 +347,7 @@ def _in_rungs(row: TrialRow, trainings: Sequence[Trained], interval: tuple[float
     return replace(
         row,
         state=rungs[-1].state if rungs else row.state,
+        reason=next((ended.reason for ended in trainings if ended.state != TRAINED and ended.reason), row.reason),
         accuracy=next((entry.accuracy for entry in rungs if entry.rung == FINAL), None),
         memory_mib=_memory(trainings),
         wall_s=sum(entry.wall_s for entry in rungs),

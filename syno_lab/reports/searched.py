@@ -14,10 +14,9 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import msgspec
 
 from syno_lab.inputs import count_of, is_plain_name
-from syno_lab.models.rungs import Measure
 from syno_lab.protocol import SearchStep
 from syno_lab.store.courses import read_course
-from syno_lab.store.outcomes import Comparison
+from syno_lab.store.outcomes import Comparison, Measure
 from syno_lab.store.verdicts import EQUAL_WITHIN
 from syno_lab.versioned import JSON
 
@@ -429,11 +428,6 @@ def _as(kind: Any, value: Any) -> Any:
 def searched(said: Mapping[str, JSON] | None) -> Searched:
     """Convert the content of a status or a result to a value."""
     return told(Searched, said)
-
-
-def finalists(result: Mapping[str, JSON]) -> dict[str, int]:
-    """Return the trial numbers of the operators in the finals of a result, by the category that each operator won."""
-    return searched(result).numbers
 
 
 def read_said(lab: Path, search: str, file: str) -> dict[str, JSON] | None:

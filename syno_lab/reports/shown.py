@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from syno_lab.inputs import count_of
+from syno_lab.inputs import count_of, printable
 from syno_lab.reports.axes import LATENCY, RUNG, axis_value, find_axis, interval_on, list_axes
 from syno_lab.reports.courses import Course
 from syno_lab.reports.fronts import Front
@@ -28,7 +28,7 @@ from syno_lab.reports.progress import (
 )
 from syno_lab.reports.published import Stated
 from syno_lab.reports.rows import Source, TrialRow, rungs_among
-from syno_lab.reports.searched import finalists
+from syno_lab.reports.searched import searched
 from syno_lab.reports.text_tables import Cell, shown_table
 from syno_lab.store.latencies import short_title, target_of
 from syno_lab.store.rungs import BASELINE, FINAL
@@ -47,6 +47,15 @@ _TITLES = {
     "wall_s": "seconds",
     "number": "order",
 }
+
+
+def shown_network(row: TrialRow, reading: Reading) -> str:
+    """Return a sentence about the network of a trial: its name, the number of replaced layers, and its costs."""
+    training: Any = next(source.settings.get("training") for source in reading.sources if source.key == row.source)
+    network = str(training.get("backbone", "")) if isinstance(training, Mapping) else ""
+    name = printable(network.removeprefix("own:").partition("@")[0].rpartition("/")[2]) or "its network"
+    layers = f" with it in {count_of(sum(one.number for one in row.layers), 'layer')}" if row.layers else ""
+    return f"In {name}{layers}: {row.flops:,} FLOPs, {row.params:,} parameters"
 
 
 def shown_trials(
@@ -187,7 +196,7 @@ def shown_progress(reading: Reading, source: Source, progress: Progress) -> dict
     keys = []
     if result is not None and progress.plan:
         tables.append(finals_table(result))
-        keys = [f"{source.key}#{number}" for number in dict.fromkeys(finalists(result).values())]
+        keys = [f"{source.key}#{number}" for number in dict.fromkeys(searched(result).numbers.values())]
     rows = [reading.by_key[key] for key in keys if key in reading.by_key]
     return {
         "headline": headline(progress),

@@ -191,12 +191,7 @@ def trial_below(rows: Iterable[TrialRow], names: tuple[str, ...]) -> TrialRow | 
     Trials in rungs without finals are compared by their number of rungs, then by the accuracy on the last rung.
     """
     trials = [row for row in rows if row.operator and row.steps and row.steps[: len(names)] == names]
-
-    def worth(row: TrialRow) -> tuple[float, ...]:
-        accuracy = -1.0 if row.accuracy is None else row.accuracy
-        return accuracy, len(row.rungs), row.accuracy_on(row.rung) or 0.0, -row.number
-
-    return max(trials, key=worth, default=None)
+    return max(trials, key=lambda row: (*row.worth, -row.number), default=None)
 
 
 @dataclass(frozen=True)

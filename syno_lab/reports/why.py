@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from syno_lab.errors import StoreError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.panes import Asked, panes_of, read_pane
 from syno_lab.protocol import Operator
-from syno_lab.reports.lab import LabReader
+from syno_lab.reports.named import find_trial
 from syno_lab.reports.rows import OnRung, TrialRow
 from syno_lab.reports.searched import RESULT, read_said, searched
 from syno_lab.reports.text_tables import Table, cell_text, html_page, html_table, shown_table, table_text
@@ -48,27 +48,25 @@ def read_why(folder: Path, key: str) -> Why:
 
     Args:
         folder: the lab's folder.
-        key: ``NAME#NUMBER`` of a search's trial, or ``search:NAME#NUMBER``.
+        key: the name of a trial (:func:`.find_trial`): ``NAME#NUMBER``, ``NAME#best`` or ``search:NAME#NUMBER``.
 
     Raises:
         StoreError: there is no such lab or trial, or the trial is the network without an operator.
         FormatError: no system reads the operator.
     """
-    with LabReader(folder) as reader:
-        reading = reader.read()
-    row = reading.row(key if ":" in key.partition("#")[0] else f"search:{key}")
+    source, row = find_trial(key, folder)
     if not row.operator:
         raise StoreError(f"{quoted(key)} is the network as it is: expected a trial with an operator")
-    source = next(entry for entry in reading.sources if entry.key == row.source)
     operator = read_operator(row.operator)
     content = searched(read_said(folder, source.name, RESULT))
     own = [name for name, number in content.numbers.items() if number == row.number and name in content.comparisons]
     question = Asked(operator, f"{row.label} of {source.name}")
+    real = tuple(row.places[0][1].items()) if row.places else None
     panes = {}
     for name in ("kernel", "cost", "near", "graph"):
         if name in panes_of(operator):
             try:
-                panes[name] = read_pane(question, name)
+                panes[name] = read_pane(replace(question, binding=real) if name == "cost" else question, name)
             except SynoError:  # the page leaves out this pane: the kernel may be too large
                 continue
     comparisons = {name: content.comparisons[name] for name in own}

@@ -10,6 +10,9 @@ from syno_lab.settings import Plain
 
 State = Literal["finished", "pruned", "diverged", "oom", "timeout", "interrupted", "failed"]
 MeasuredOn = Literal["test", "held out"]
+#: The measure by which a rung ranks: the accuracy (for text exp(-loss)), the loss on the outcome's examples, or the
+#: training loss of the last batches. Losses can rank trials whose accuracies are still equal.
+Measure = Literal["accuracy", "loss", "training loss"]
 
 
 class TrialOutcome(Plain, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from operator import index
 from typing import Any, SupportsFloat, TypeVar
 
@@ -72,6 +73,11 @@ def not_ours(name: str, why: object) -> StoreError:
     return StoreError(
         f"the results store holds {name} that Syno Lab did not write ({quoted(str(why))}): restore a copy of the store"
     )
+
+
+def now() -> str:
+    """Return the current time for people: ISO 8601, UTC, to the millisecond. No decision depends on this time."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def finite(value: object) -> float | None:

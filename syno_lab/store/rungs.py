@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from syno_lab.errors import StoreError
 from syno_lab.inputs import quoted
 from syno_lab.store.database import Database
-from syno_lab.store.records import finite, from_text, to_text
+from syno_lab.store.records import finite, from_text, now, to_text
 from syno_lab.versioned import JSON
 
 #: The trial number that stands for the network without an operator.
@@ -129,7 +128,7 @@ class RungLog:
             if state == "interrupted":
                 self._write((*row[:6], "", row[7], WAITING, None, "", None))
             else:
-                self._write((*row[:8], state, finite(measure), text, _now()))
+                self._write((*row[:8], state, finite(measure), text, now()))
 
     def release(self, holder: str, *, is_dead: bool = True) -> int:
         """Queue the trainings of ``holder`` again; return their number. A training fails after :data:`MOST_DEATHS`."""
@@ -143,7 +142,7 @@ class RungLog:
                     self._write((*row[:6], "", deaths, WAITING, None, "", None))
                 else:
                     outcome = {"state": "failed", "reason": f"its process died {deaths} times", "accuracy": None}
-                    self._write((*row[:7], deaths, "failed", None, to_text(outcome, "outcome"), _now()))
+                    self._write((*row[:7], deaths, "failed", None, to_text(outcome, "outcome"), now()))
         return len(rows)
 
     def holders(self) -> set[str]:
@@ -185,7 +184,3 @@ def _training(row: tuple[Any, ...]) -> RungTraining:
     _, _, number, rung, seed, priority, _, _, state, measure, text, ended = row
     outcome = from_text(text, dict, "an outcome") if text else {}
     return RungTraining(number, rung, seed, priority, state, measure, ended, outcome)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

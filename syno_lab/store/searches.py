@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -16,7 +15,7 @@ from syno_lab.store.pareto import AXES, pareto_front
 from syno_lab.versioned import JSON
 
 from .database import Database
-from .records import decoded, finite, from_text, to_text, whole
+from .records import decoded, finite, from_text, now, to_text, whole
 from .rungs import RungLog
 
 #: States of a trial without a final outcome. An interrupted trial may get another outcome later.
@@ -25,11 +24,24 @@ WAITING, INTERRUPTED = "waiting", "interrupted"
 _TRIAL = "search, number, fingerprint, operator, steps, flops, params, created"
 _OUTCOME = "search, number, position, state, accuracy, reward, job, outcome, ended"
 _LATENCY = "search, number, target, latency_ms, result"
+_LAYERS = "search, number, sizes"
 _FINISHED = (
     "SELECT number, accuracy, flops, params FROM syno_search_outcomes JOIN syno_search_trials USING (search, number) "
     "WHERE search=? AND state='finished' AND accuracy IS NOT NULL ORDER BY number"
 )
 _STEPS = msgspec.json.Decoder(tuple[SearchStep, ...])
+
+
+class LayerSizes(msgspec.Struct, frozen=True):
+    """The layers of one size: the name of the first, their number, and the sizes of the operator's variables there."""
+
+    name: str
+    number: int
+    binding: dict[str, int]
+
+
+Layers: TypeAlias = tuple[LayerSizes, ...]
+_SIZES = msgspec.json.Decoder(Layers)
 
 
 class _Gist(msgspec.Struct):
@@ -125,10 +137,12 @@ class SearchLog:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def add(self, fingerprint: str, operator: str, steps: Iterable[SearchStep], flops: int, params: int) -> int:
+    def add(
+        self, fingerprint: str, operator: str, steps: Iterable[SearchStep], flops: int, params: int, sizes: Layers = ()
+    ) -> int:
         """Store an operator to evaluate and return its number. An operator that was stored before keeps its number.
 
-        ``steps`` are the steps that built the operator.
+        ``steps`` are the steps that built the operator, ``sizes`` the sizes of its layers in the network.
 
         Raises StoreError where a count is not a whole number.
         """
@@ -140,8 +154,11 @@ class SearchLog:
                 return int(known[0])
             query = "SELECT COALESCE(MAX(number) + 1, 0) FROM syno_search_trials WHERE search=?"
             (number,) = self._database.column(query, (self._key,))
-            row = (self._key, number, *texts, *counts, _now())
+            row = (self._key, number, *texts, *counts, now())
             self._database.write("INSERT", "syno_search_trials", _TRIAL, row)
+            if sizes:
+                layers = (self._key, number, msgspec.json.encode(sizes).decode())
+                self._database.write("INSERT", "syno_search_layers", _LAYERS, layers)
         return int(number)
 
     def record(
@@ -184,7 +201,7 @@ class SearchLog:
             query = "SELECT position FROM syno_search_outcomes WHERE position>=0 ORDER BY rowid DESC LIMIT 1"
             last = next(iter(self._database.column(query)), -1)
             position = -1 if state == INTERRUPTED else last + 1
-            row = (self._key, number, position, state, accuracy, stored_reward, job, text, _now())
+            row = (self._key, number, position, state, accuracy, stored_reward, job, text, now())
             self._database.write("INSERT OR REPLACE", "syno_search_outcomes", _OUTCOME, row)
         return state != INTERRUPTED
 
@@ -220,6 +237,13 @@ class SearchLog:
     def trial(self, number: int) -> SearchTrial:
         """Return one trial. Raises StoreError where no trial has this number."""
         return self._one(number)
+
+    def sizes(self) -> dict[int, Layers]:
+        """Return the sizes of each trial's layers, the most FLOPs first; nothing for trials without stored sizes."""
+        if not self._database.column("SELECT 1 FROM sqlite_master WHERE name='syno_search_layers'"):
+            return {}
+        rows = self._database.read(_LAYERS, "FROM syno_search_layers WHERE search=?", (self._key,))
+        return {row[1]: decoded(row[2], _SIZES, "sizes") for row in rows}
 
     def taken(self) -> dict[int, tuple[SearchStep, ...]]:
         """Return the steps that built each trial's operator, by the trial's number, in the order of proposal."""
@@ -311,7 +335,3 @@ def _trial(row: tuple[Any, ...], ended: tuple[Any, ...] | None) -> SearchTrial:
     order, final_reward = (None, None) if position < 0 else (position, reward)
     times = (gist.wall_s or 0.0, gist.cpu_s or 0.0)
     return SearchTrial(*known, state, gist.reason or "", accuracy, final_reward, order, job, *times, when, text)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

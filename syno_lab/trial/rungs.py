@@ -14,7 +14,8 @@ import msgspec
 
 from syno_lab.errors import SpecError
 from syno_lab.models.registry import backbone
-from syno_lab.models.rungs import Measure, Rung
+from syno_lab.models.rungs import Rung
+from syno_lab.store.outcomes import Measure
 from syno_lab.trial.facts import CONTEXT, facts_of
 from syno_lab.trial.request import TrialOutcome, TrialRequest
 

@@ -132,7 +132,7 @@ def _try_kernel(host: str, port: int, key: str, target: str | None, session_s: f
 
     if target in TARGETS and TARGETS[target].is_gpu:
         return Finding(name, False, False, f"not tried: {target} is a GPU", "Try the processor: --target with -cpu.")
-    text = opened(_KERNEL).to_json()
+    text = opened(f"known:{_KERNEL}").to_json()
     board = Board(host, port, key)
     try:
         ran = run_remotely(text, _SIZES, board=board, target=target, wait_s=10.0, session_s=session_s)

@@ -153,7 +153,7 @@ def both_networks(
     alike = [site for site in sites if site.name in replaced_names and _is_plain(site)]
     if not alike:
         return net, replaced, tuple(places)
-    base, _ = put_in(net, alike, opened("conv2d"))
+    base, _ = put_in(net, alike, opened("known:conv2d"))
     with torch.no_grad():
         for _, slot in slots(base):
             (weight,) = slot.placeholder.parameters()
@@ -241,7 +241,7 @@ def compare_layers(
     text = operator.to_json()
     builder = builder_of(text)
     for shape, places in shapes.items():
-        plain = opened("conv2d")
+        plain = opened("known:conv2d")
         binding = plain.complete_binding(by_name[places[0].name].binding())
         assert places[0].binding is not None
         tasks.append(TuningTask(f"conv2d, {shape}", plain.to_json(), binding))

@@ -102,7 +102,7 @@ def test_a_figure_of_another_system(tmp_path: Path, capsys: pytest.CaptureFixtur
             "output index: expected an index for each of 4 output axes",
         ),
         (["--as", "receptive-field", *SIZES, "--at", "0,0,0,6"], "output index: expected an index for each of 4"),
-        (["--as", "receptive-field", "--at", "a,b"], "--at: expected numbers or : with commas between them"),
+        (["--as", "receptive-field", "--at", "a,b"], "output element: expected center, or numbers and : with"),
         (["--as", "receptive-field", "--bind", "N=1"], "no value for C_in, C_out, H, W"),
     ],
 )

@@ -30,7 +30,7 @@ from syno_lab.trial import TrialRequest, costs_of
 
 Refused = SynoError
 all_systems = systems.all_systems
-system_of, known = systems.system_of, systems.operator_named
+system_of, known = systems.system_of, systems.opened
 SHAPE = (2, 8, 8, 16)
 CHAIN = ("conv", {"features": sl.alpha.Rel(2)}), ("relu", {}), ("average_pool", {"window": 2, "stride": 2})
 PLACES = ((16, 16, 8, 8), (16, 32, 4, 4), (32, 32, 4, 4))

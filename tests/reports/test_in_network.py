@@ -11,26 +11,29 @@ import pytest
 from syno_widgets import RunsView
 
 from syno_lab.operators import KNOWN
-from syno_lab.protocol import Operator
 from syno_lab.reports import LabReader
-from syno_lab.reports.in_network import InNetwork, find_network
 from syno_lab.store import Store
+from syno_lab.store.searches import LayerSizes
 from syno_lab.trial import TrialRequest
-from syno_lab.trial.backbone import costs_of, full_costs_of, sites_of
-from syno_lab.trial.facts import Facts
+from syno_lab.trial.backbone import costs_of, places_of, sites_of
 
 TRAINING = {"backbone": "resnet20", "data": "digits", "options": {"width": 8, "blocks": 1}}
 NAMES = ("separable", "conv1x1")
 
 
-def lab_of(folder: Path, training: dict[str, Any], costs: tuple[int, int] | None = None) -> None:
-    """A lab with a search of known operators; their costs are those of their networks unless others are given."""
+def lab_of(folder: Path, training: dict[str, Any], *, sized: bool = True) -> None:
+    """A lab with a search of known operators, with the costs and, if ``sized``, the layers of their networks."""
     with Store.open(folder) as store:
         log = store.search("known", {"training": training})
         for name in NAMES:
             text = KNOWN[name]().to_json()
-            flops, params = costs or costs_of(TrialRequest.from_dict({**training, "operator": text}))
-            number = log.add(name, text, [], flops, params)
+            request = TrialRequest.from_dict({**TRAINING, "operator": text})
+            layers: dict[str, list[Any]] = {}
+            for place in places_of(request) if sized else ():
+                if place.binding is not None:
+                    layers.setdefault(str(place.binding), []).append(place)
+            sizes = tuple(LayerSizes(places[0].name, len(places), places[0].binding) for places in layers.values())
+            number = log.add(name, text, [], *costs_of(request), sizes)
             log.record(number, {"state": "finished", "accuracy": 0.5, "wall_s": 1.0})
 
 
@@ -43,7 +46,7 @@ def test_what_a_trial_shows_adds_up_to_what_the_table_has(tmp_path: Path) -> Non
     with closing(RunsView(tmp_path)) as view:
         view.chosen = "search:known#0"
         assert view.opened is not None
-        operator: Operator = view.opened.operator
+        operator = view.opened.operator
         places = view.opened.choices["places"]
         assert view.opened.sizes == places[0][1]
         assert not view.opened.example
@@ -58,7 +61,9 @@ def test_what_a_trial_shows_adds_up_to_what_the_table_has(tmp_path: Path) -> Non
             params += number * int(found[2].replace(",", ""))
         row = view.frame().set_index("number").loc[0]
         assert (flops, params) == (row["flops"], row["params"])
-        assert f"layers: {flops:,} FLOPs, {params:,} parameters" in view.opened.status
+        own = TrialRequest.from_dict({**TRAINING, "operator": operator.to_json()})
+        layers = sum(place.binding is not None for place in places_of(own))
+        assert f"with it in {layers} layers: {flops:,} FLOPs, {params:,} parameters" in view.opened.status
         # Side by side at the sizes of a layer of theirs, which nobody has to invent.
         compared = view.compare("search:known#0", "search:known#1")
         assert {name: compared.sizes[name] for name in ("C_in", "C_out", "H")} == {
@@ -68,36 +73,28 @@ def test_what_a_trial_shows_adds_up_to_what_the_table_has(tmp_path: Path) -> Non
         assert operator == KNOWN["separable"]()
 
 
-def test_layers_are_known_without_the_images(tmp_path: Path) -> None:
-    training = {"backbone": "resnet20", "data": "/nowhere/cifar-10-batches-bin"}
-    request = TrialRequest.from_dict({**training, "operator": KNOWN[NAMES[0]]().to_json()})
-    costs = full_costs_of(request, Facts("images", 10, 3, 32, 32))
-    lab_of(tmp_path, training, (costs.flops, costs.params))
-    with LabReader(tmp_path) as reader:
-        reading = reader.read()
-    found = find_network(reading.rows[0], reading)
-    assert isinstance(found, InNetwork)
-    # Figure 3 of the ResNet paper: 32x32 images, 16 to 64 channels; conv1 stays, and 6n = 18 layers are replaced.
-    assert found.replaced == 18
-    assert found.places[0][0] == "stage1.0.conv1 and 5 more like it"
-    assert {found.places[0][1][name] for name in ("C_in", "C_out")} == {16}
-    assert {found.places[0][1][name] for name in ("H", "W")} == {32}
-
-
 @pytest.mark.parametrize(
-    ("training", "reason"),
+    ("training", "name"),
     [
-        (TRAINING, "expected a network of 1 FLOPs and 1 parameters, as the lab says, found "),
-        ({**TRAINING, "own": {"model": {"source": "import os"}}}, "the user's own; code in a lab's folder is not run"),
-        ({**TRAINING, "backbone": "resnet99"}, "resnet99"),
-        ({**TRAINING, "data": "/nowhere/mine"}, "/nowhere/mine"),
+        ({**TRAINING, "data": "/nowhere/mine"}, "resnet20"),
+        ({"backbone": "own:/home/me/nets.py:net@1f", "own": {"model": {"source": "import os"}}}, "nets.py:net"),
+        ({}, "its network"),
     ],
 )
-def test_layers_that_are_not_known_are_said_to_be(training: dict[str, Any], reason: str, tmp_path: Path) -> None:
-    lab_of(tmp_path, training, (1, 1))
+def test_layers_are_known_without_data_and_without_code(training: dict[str, Any], name: str, tmp_path: Path) -> None:
+    lab_of(tmp_path, training)
     with closing(RunsView(tmp_path)) as view:
         view.chosen = "search:known#0"
         assert view.opened is not None
+        assert not view.opened.example
+        assert f". In {name} with it in " in view.opened.status
+
+
+def test_a_lab_of_before_has_no_layers(tmp_path: Path) -> None:
+    lab_of(tmp_path, TRAINING, sized=False)
+    with closing(RunsView(tmp_path)) as view, LabReader(tmp_path) as reader:
+        view.chosen = "search:known#0"
+        (row, _) = reader.read().rows
+        assert view.opened is not None
         assert view.opened.example
-        assert " at example sizes. The layers in which it was trained are not known here: " in view.opened.status
-        assert reason in view.opened.status
+        assert f" at example sizes. In resnet20: {row.flops:,} FLOPs, {row.params:,} parameters" in view.opened.status

@@ -365,7 +365,7 @@ def test_of_any_operator(tmp_path: Path) -> None:
         stepper.place = 6
         assert stepper.operator == conv2d()
     assert Stepper.of("conv2d", at_start=False).place == 6
-    with pytest.raises(SynoError, match=r"a known operator or an operator file, found 'conv9d'; did you mean conv"):
+    with pytest.raises(SynoError, match=r"or a trial \(SEARCH#12\), found 'conv9d'; did you mean conv"):
         Stepper.of("conv9d")
 
 

@@ -106,7 +106,7 @@ def test_names_and_files_are_understood_where_an_operator_is(tmp_path: Path) -> 
     for view in (lambda what: Compare(what, "conv2d"), OperatorView, Stepper.of):
         with pytest.raises(SynoError, match="found 'conv3d'; did you mean conv"):
             view("conv3d")
-        with pytest.raises(SynoError, match=r"expected a known operator or an operator file, found"):
+        with pytest.raises(SynoError, match=r"an operator file or a trial .SEARCH#12., found"):
             view(tmp_path / "none.json")
     (tmp_path / "noise.json").write_bytes(b"\xff\xfe")
     with pytest.raises(SynoError, match="expected text in UTF-8"):

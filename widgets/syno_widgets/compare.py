@@ -27,6 +27,7 @@ from syno_lab.panes.compared import (
 )
 from syno_lab.reports import LabReader, TrialRow
 from syno_lab.reports.compared import result_rows, trials_of
+from syno_lab.store.place import lab_folder
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.view import View
@@ -57,11 +58,11 @@ class Compare(View):
     border and in words.
 
     Args:
-        operators: two to four operators of any systems, their names or files, or states of operators under
-            construction.
-        names: the names of the operators; None: the names of known operators.
-        binding: the sizes for all operators; None: the example sizes of one operator's system.
-        lab: the folder (or store file) of a lab whose trials of these operators are shown.
+        operators: two to four operators of any systems, their names (``conv2d``, or of trials ``search#12``) or files,
+            or states of operators under construction.
+        names: the names of the operators; None: the names of trials and of known operators.
+        binding: the sizes for all operators; None: those of a trial's first layer, else the examples of one's system.
+        lab: the folder of a lab whose trials of these operators are shown; None: the default lab, for names of trials.
         trials: a trial for each operator or None, instead of ``lab``.
 
     Raises:
@@ -108,17 +109,18 @@ class Compare(View):
         lab: str | Path | None = None,
         trials: Sequence[TrialRow | None] | None = None,
     ) -> None:
-        self._subjects = subjects_of(operators, names)
+        self._subjects = subjects_of(operators, names, lab)
         sizes = common_sizes(self._subjects, binding)
         columns, rows = columns_and_rows(self._subjects)
-        self._lab, self._trials = lab, trials
+        is_of_lab = lab is None and any("#" in subject.name for subject in self._subjects)
+        self._lab, self._trials = lab_folder() if is_of_lab else lab, trials
         self._later: Work | None = None
         super().__init__()
         self.set_trait("columns", columns)
         self.set_trait("rows", rows)
         self.set_trait("places", [[*layer] for layer in common_layers(self._subjects)])
         self.set_trait("status", _status(rows))
-        self._show(sizes, binding is None)
+        self._show(sizes, binding is None and not any(subject.places for subject in self._subjects))
         self.on_msg(self._on_message)
 
     # -- from Python -------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from syno_lab.reports.trees import (
 from syno_lab.search.branches import Branching
 from syno_lab.sessions.around import Around
 from syno_lab.sessions.session import Session, session_of
-from syno_lab.systems import known_operators, operator_named, read_operator, system_for
+from syno_lab.systems import known_operators, named, read_operator, system_for
 from syno_widgets.looking import LookingView
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
@@ -509,7 +509,7 @@ def _is_lab(start: str | Path) -> bool:
 
 def _around(start: object, pruned: bool, rules: Sequence[Any]) -> Around:
     """Return the space around a value. Raises SpecError if no system accepts the value."""
-    start = operator_named(start)
+    start = named(start).operator if isinstance(start, str | Path) else start
     try:
         system_for(start)
     except SpecError:

@@ -35,7 +35,7 @@ from syno_lab.panes import (
 )
 from syno_lab.panes.layers import Places, layers_of
 from syno_lab.protocol import Operator, Pane
-from syno_lab.systems import all_systems, operator_named, operator_of, system_of
+from syno_lab.systems import Named, all_systems, named, operator_of, system_of
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.view import View, validate
@@ -82,8 +82,8 @@ class OperatorView(View):
     The panes of a pGraph are loop nest, PyTorch source, TIR, equation, cost, receptive field, mixing and others.
 
     Args:
-        operator: an operator, or a value that represents an operator, such as a Canvas kernel; :meth:`show` shows
-            another.
+        operator: an operator, its name (``conv2d``, or of a trial ``search#12``) or file, or a value that represents
+            one, such as a Canvas kernel; :meth:`show` shows another.
         name: the name of the operator; any text.
         binding: the sizes; None: the example sizes of the operator's system.
         image: your image, [rows, columns] or [rows, columns, 3] from 0 to 255, to which the operator is applied.
@@ -91,6 +91,7 @@ class OperatorView(View):
             ``sl.models.survey``. Without ``binding``, the first layer's sizes are shown. None: the layers that the
             operator was made for; if there are none, the layers of ResNets that it fits.
         about: a sentence about the operator in its network, shown after its costs.
+        lab: the folder of the lab in which the names of trials are found; None: the default lab.
         options: first values of the traits ``pane``, ``selected``, ``search``, ``element``, ``photo``, ``weights``,
             ``staged``.
 
@@ -187,13 +188,14 @@ class OperatorView(View):
 
     def __init__(
         self,
-        operator: Operator,
+        operator: Operator | str | Path,
         *,
         name: str | None = None,
         binding: Mapping[str, int] | None = None,
         image: Any = None,
         places: Places | Sequence[Site] | None = None,
         about: str = "",
+        lab: str | Path | None = None,
         **options: Any,
     ) -> None:
         self._closed = False
@@ -205,16 +207,15 @@ class OperatorView(View):
             read_image(image)
             self._image = image
             options.setdefault("photo", "own")
-        operator = _operator(operator)
+        name, operator, places = _named(operator, name, places, lab)
         self._panes = _panes(operator)
         self._operator = operator
-        places = _places(operator, places)
         self._layers, self._about = places, about
         binding = _first_of(binding, places)
         self._check(Asked(operator, binding=_items(binding), element=options.get("element", CENTER)))
         super().__init__()
         self._settled = threading.Condition(self._lock)
-        self.set_trait("name", _name(name, operator))
+        self.set_trait("name", name)
         self._first(dict(binding or {}), options)
         self.on_msg(self._on_message)
 
@@ -235,16 +236,17 @@ class OperatorView(View):
 
     def show(
         self,
-        operator: Operator,
+        operator: Operator | str | Path,
         *,
         name: str | None = None,
         binding: Mapping[str, int] | None = None,
         places: Places | Sequence[Site] | None = None,
         about: str = "",
+        lab: str | Path | None = None,
     ) -> None:
         """Show another operator in this view; arguments and errors as of the class."""
-        operator = _operator(operator)
-        panes, places = _panes(operator), _places(operator, places)
+        name, operator, places = _named(operator, name, places, lab)
+        panes = _panes(operator)
         binding = _first_of(binding, places)
         self._check(Asked(operator, binding=_items(binding)))
         with self._lock:
@@ -254,7 +256,7 @@ class OperatorView(View):
             try:
                 with self.hold_sync():
                     self._offer()
-                    self.set_trait("name", _name(name, operator))
+                    self.set_trait("name", name)
                     self.selected = ""
                     self.element = CENTER
                     self.binding = dict(binding or {})
@@ -522,15 +524,23 @@ class OperatorView(View):
         return f"<OperatorView: {self.name}, {self.status}>"
 
 
-def _operator(value: Any) -> Operator:
-    """Return the operator that a value is or represents. Raises SpecError if there is none."""
-    operator = operator_of(operator_named(value))
+def _named(value: Any, name: str | None, places: Places | Sequence[Site] | None, lab: str | Path | None) -> Named:
+    """Return the operator that a value names, is or represents, its name and its layers: the given ones come first.
+
+    Raises SpecError if there is no operator.
+    """
+    if isinstance(value, str | Path):
+        label, value, known_places = named(value, lab)
+        name = label if name is None and "#" in label else name
+        places = known_places or None if places is None else places
+    operator = operator_of(value)
     if operator is None:
         known = ", ".join(system.title for system in all_systems())
         raise SpecError(
             f"OperatorView: expected an operator of a system that is known ({known}), found {type(value).__name__}"
         )
-    return operator
+    recognised = (system_of(operator).recognise(operator) or "operator") if name is None else str(name)[:MOST_NAME]
+    return Named(recognised, operator, _places(operator, places) or ())
 
 
 def _panes(operator: Operator) -> dict[str, Pane]:
@@ -571,8 +581,3 @@ def _has_sizes(operator: Operator) -> bool:
 
 def _items(binding: Mapping[str, int] | None) -> tuple[tuple[str, int], ...] | None:
     return tuple(binding.items()) if binding else None
-
-
-def _name(name: str | None, operator: Operator) -> str:
-    """Return ``name``, or else the name of the known operator that equals the operator."""
-    return (system_of(operator).recognise(operator) or "operator") if name is None else str(name)[:MOST_NAME]

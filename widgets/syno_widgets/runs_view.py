@@ -40,7 +40,6 @@ from syno_lab.reports import (
     trials_parquet,
 )
 from syno_lab.reports.figures import front_figure
-from syno_lab.reports.in_network import find_network, shared_sizes, shown_layers
 from syno_lab.reports.pictures import describe_front
 from syno_lab.reports.published import Stated
 from syno_lab.reports.shown import (
@@ -49,6 +48,7 @@ from syno_lab.reports.shown import (
     shown_courses,
     shown_finals,
     shown_front,
+    shown_network,
     shown_progress,
     shown_sources,
     shown_trials,
@@ -56,7 +56,7 @@ from syno_lab.reports.shown import (
     usual_measure,
 )
 from syno_lab.reports.why import read_why, shown_why
-from syno_lab.systems import read_operator
+from syno_lab.systems import Named, read_operator
 from syno_widgets.compare import Compare
 from syno_widgets.comparing import Comparing
 from syno_widgets.jobs_view import has_work, html_table, job_line, jobs_status, steer, text_table, without_buttons
@@ -325,12 +325,10 @@ class RunsView(Comparing, LookingView):
             if self._reading is None:
                 self.refresh()
             assert self._reading is not None
-            reading = self._reading
-            rows = [reading.row(key) for key in keys or self.selected]
-        operators = [_operator_of(row) for row in rows]
+            rows = [self._reading.row(key) for key in keys or self.selected]
         names = [f"{row.label} of {row.source}" for row in rows]
-        binding = shared_sizes([find_network(row, reading) for row in rows])
-        return self._open_comparison(*operators, names=names, trials=rows, binding=binding)
+        operators = [Named(name, _operator_of(row), row.places) for name, row in zip(names, rows, strict=True)]
+        return self._open_comparison(*operators, names=names, trials=rows)
 
     def to_html(self, path: str | Path | None = None, *, most_pictures: int = 100) -> str:
         """Write a page with all results. The page fetches nothing and needs no kernel.
@@ -479,7 +477,7 @@ class RunsView(Comparing, LookingView):
                 row, reading = self._reading.row(key), self._reading
             operator = _operator_of(row)
             name = f"{row.label} of {row.source}"
-            places, about = shown_layers(find_network(row, reading), operator)
+            places, about = row.places, shown_network(row, reading)
             with self._lock:
                 if self.opened is None:
                     self.set_trait("opened", OperatorView(operator, name=name, places=places, about=about))

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from syno_lab import private
-from syno_lab.commands.operands import complete_binding, complete_operator, load_operator
+from syno_lab.commands.detach import FolderOption
+from syno_lab.commands.operands import OPERATOR, complete_binding, complete_operator, load_operator, sized
 from syno_lab.commands.output import say, write_json, write_text
 from syno_lab.errors import SynoError
 from syno_lab.protocol import Operator
@@ -26,9 +27,7 @@ _WITHOUT_WEIGHTS = {"library": "whose weights are arguments", "json": "which hol
 
 
 def command(
-    operator: Annotated[
-        str, typer.Argument(help="A known operator's name or an operator file.", autocompletion=complete_operator)
-    ],
+    operator: Annotated[str, typer.Argument(help=f"{OPERATOR}.", autocompletion=complete_operator)],
     out: Annotated[
         Path, typer.Option(help="The file: *.onnx, *.pt2, *.py, *.safetensors, *.json, or *.so or *.tar, a library.")
     ],
@@ -42,6 +41,7 @@ def command(
     seed: Annotated[int, typer.Option(min=0, help="The seed of random weights.")] = 0,
     scale: Annotated[float, typer.Option(help="A constant factor by which the output is multiplied.")] = 1.0,
     target: Annotated[str | None, typer.Option(help="The target of a library: local, or a TVM target.")] = None,
+    folder: FolderOption = None,
 ) -> None:
     """Write an operator as ONNX, torch.export, Python, weights, a compiled library or an operator file.
 
@@ -49,7 +49,8 @@ def command(
     """
     if out.is_dir():
         raise SynoError(f"--out: expected a file, found the folder {out}")
-    label, value = load_operator(operator)
+    found = load_operator(operator, folder)
+    label, value, _ = found
     from syno_lab.codegen.library import SUFFIXES
 
     kind = form or {".json": "json", **dict.fromkeys(SUFFIXES, "library")}.get(out.suffix)
@@ -59,7 +60,7 @@ def command(
                 raise SynoError(f"{option}: expected another format, found --as {kind}, {_WITHOUT_WEIGHTS[kind]}")
     if target is not None and kind != "library":
         raise SynoError("--target: expected --as library; the other formats run on any machine")
-    bound = complete_binding(value, bind) if bind or kind != "json" else None
+    bound = complete_binding(value, sized(found, bind)) if bind or kind != "json" else None
     if kind == "library":
         facts = _library(value, out, bound or {}, target)
     elif kind == "json":
