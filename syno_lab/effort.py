@@ -43,11 +43,10 @@ class Effort:
     """The limits of a computation, passed to all functions that take part in it.
 
     Args:
-        seconds: the time limit, measured by ``clock`` from now on; None for no limit.
+        seconds: the time limit, in CPU time of the calling thread from now on; None for no limit.
         should_stop: called at each check; the computation stops when it returns True.
         memory_bytes: the largest number of bytes by which this process may grow. None: half of the machine's free
             memory, measured each time that :meth:`within` is entered.
-        clock: returns seconds; by default the CPU time of the calling thread.
     """
 
     __slots__ = ("_base_bytes", "_checks", "_given_bytes", "_grown", "_is_within", "_looked", "_most_bytes", "_ticks")
@@ -58,10 +57,9 @@ class Effort:
         should_stop: Stop | None = None,
         *,
         memory_bytes: int | None = None,
-        clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._checks: list[Callable[[str], None]] = []
-        self._add(seconds, should_stop, clock)
+        self._add(seconds, should_stop, time.thread_time)
         self._ticks = _TICKS
         self._is_within = False
         self._looked = -1.0

@@ -11,7 +11,7 @@ import linecache
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +34,6 @@ class _Namespace(ModuleType):
     """
 
     kind: Callable[[], Any] = staticmethod(lambda: None)
-
-    def holds(self, kind: type[nn.Module], names: Mapping[str, Any]) -> None:
-        """Set the class of this module and the names of its source."""
-        self.kind = weakref.ref(kind)
-        self.__dict__.update((n, v) for n, v in names.items() if getattr(v, "__module__", None) != self.__name__)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -67,7 +62,8 @@ def class_of(source: str) -> type[nn.Module]:
         exec(compile(source, file, "exec", dont_inherit=True), names)  # noqa: S102
         kind: type[nn.Module] = names[_CLASS]
         kind._apply, kind.__reduce__ = _apply, _reduced  # type: ignore[method-assign, assignment]
-        namespace.holds(kind, names)
+        namespace.kind = weakref.ref(kind)
+        vars(namespace).update((n, v) for n, v in names.items() if getattr(v, "__module__", None) != name)
         sys.modules[name] = namespace
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         weakref.finalize(kind, _forget, name).atexit = False

@@ -109,9 +109,8 @@ def command(
             raise SynoError(
                 "--detach: expected a tuning alone, in its lab; leave --compare, --records and --start-from out"
             )
-        params: dict[str, Any] = {"tasks": [task.request() for task in tasks], "target": target}
-        params |= {"tracker": tracker, "key": key, "preset": preset, "trials": trials, "seed": seed}
-        params |= {"deadline_s": seconds, **to_job(method)}
+        params: dict[str, Any] = {"tasks": [task.request() for task in tasks], **msgspec.structs.asdict(tuned)}
+        params |= {"seed": seed, "deadline_s": seconds, **to_job(method)}
         detach_all([("tune", params, ", ".join(task.label for task in tasks))], folder)
         return
     if folder is not None and not any("#" in name for name in operator):
@@ -129,19 +128,8 @@ def command(
         if tracker is not None and key is not None:
             check_board(tracker, key, seconds)
         report("tune", 0.0, "looking at the records, then importing TVM")
-        options = TuningOptions(
-            work_dir=out,
-            store=store,
-            tracker=tracker,
-            key=key,
-            target=target,
-            preset=preset,
-            trials=budget,
-            method=method,
-            start=start_from,
-            seed=seed,
-            deadline_s=seconds,
-        )
+        chosen = {**msgspec.structs.asdict(tuned), "trials": budget, "seed": seed, "deadline_s": seconds}
+        options = TuningOptions(work_dir=out, store=store, method=method, start=start_from, **chosen)
         done = tune_queue(tasks, options, on_progress=progress)
         results, failed = done.results, done.failed
         if results and all(result.from_records for result in results.values()):

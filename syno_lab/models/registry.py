@@ -105,11 +105,6 @@ class Backbone:
         net = self.build(outputs=outputs, in_channels=in_channels, size=size, device="meta")
         return survey(net, self.example(in_channels=in_channels, size=size))
 
-    @property
-    def about(self) -> str:
-        """The builder's docstring in one line."""
-        return (inspect.getdoc(self.builder) or "").partition("\n\n")[0].replace("\n", " ").removeprefix("Return ")
-
 
 #: The prefix of names of users' own networks and data, which exist in this process alone.
 OWN = "own:"

@@ -39,9 +39,7 @@ NO_DEVICE = (
 )
 
 
-def check_up(
-    tracker: str, key: str | None = None, *, target: str | None = None, deadline_s: float = 5.0, session_s: float = 60.0
-) -> Iterator[Finding]:
+def check_up(tracker: str, key: str | None = None, *, target: str | None = None) -> Iterator[Finding]:
     """Check the tracker at ``tracker`` (``host:port``), and its devices under ``key`` or under all keys.
 
     A kernel is compiled on this machine and runs on one device of each key. The kernel's target is ``target``, else
@@ -51,7 +49,7 @@ def check_up(
     host, port = parse_address(tracker)
     name = f"tracker {host}:{port}"
     try:
-        summary = tracker_summary(host, port, deadline_s)
+        summary = tracker_summary(host, port)
     except TrackerError as error:
         yield Finding(name, False, True, str(error), "Run `syno-lab board` for the commands that start one.")
         return
@@ -69,12 +67,10 @@ def check_up(
         )
         return
     for each_key in keys:
-        yield from _check_key(summary, host, port, each_key, target, session_s)
+        yield from _check_key(summary, host, port, each_key, target)
 
 
-def _check_key(
-    summary: TrackerSummary, host: str, port: int, key: str, target: str | None, session_s: float
-) -> Iterator[Finding]:
+def _check_key(summary: TrackerSummary, host: str, port: int, key: str, target: str | None) -> Iterator[Finding]:
     entry, devices = summary.get(key), summary.of(key)
     assert entry is not None
     waiting = f", {entry.pending} requests wait" if entry.pending else ""
@@ -111,7 +107,7 @@ def _check_key(
             "Give each kind its own key, or set them alike: their latencies are compared.",
         )  # fmt: skip
     if entry.free:
-        yield _try_kernel(host, port, key, target_name, session_s)
+        yield _try_kernel(host, port, key, target_name)
 
 
 def _target_of(key: str, device: DeviceInfo) -> str | None:
@@ -124,7 +120,7 @@ def _target_of(key: str, device: DeviceInfo) -> str | None:
     return arm if device.machine == "aarch64" else None
 
 
-def _try_kernel(host: str, port: int, key: str, target: str | None, session_s: float) -> Finding:
+def _try_kernel(host: str, port: int, key: str, target: str | None) -> Finding:
     name = f"key {key}, a kernel"
     if target is None:
         return Finding(name, False, False, "not tried: the kind of device is unknown", "Name it with --target.")
@@ -135,7 +131,7 @@ def _try_kernel(host: str, port: int, key: str, target: str | None, session_s: f
     text = opened(f"known:{_KERNEL}").to_json()
     board = Board(host, port, key)
     try:
-        ran = run_remotely(text, _SIZES, board=board, target=target, wait_s=10.0, session_s=session_s)
+        ran = run_remotely(text, _SIZES, board=board, target=target, wait_s=10.0)
     except TuningError as error:
         advice = "Where the board must link it: `apt-get install g++` there, or g++-aarch64-linux-gnu here."
         return Finding(name, False, True, f"built here for {target}: {error}", advice)

@@ -16,7 +16,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -64,13 +63,11 @@ class _Download(msgspec.Struct, frozen=True):
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """The record of a board: versions of wheels, downloads, seconds of download and unpacking, digest of all files."""
+    """The record of a board: versions of wheels, downloads, digest of all files."""
 
     version: int
     packages: dict[str, str]
     downloads: tuple[_Download, ...]
-    download_s: float
-    unpack_s: float
     digest: str
 
 
@@ -158,7 +155,6 @@ def fetch_board(folder: str | os.PathLike[str] | None = None, report: Report = l
 
 
 def _fetch(target: Path, part: Path, downloads: Path, report: Report) -> BoardFiles:
-    started = time.monotonic()
     apt = _Apt(downloads / "apt")
     report("reading Debian's package lists for arm64")
     apt.update()
@@ -168,7 +164,6 @@ def _fetch(target: Path, part: Path, downloads: Path, report: Report) -> BoardFi
     if not any(map(shutil.which, _EMULATORS)):
         report("fetching the emulator")
         emulators = apt.download_alone("qemu-user-static")
-    unpacking = time.monotonic()
     root = part / "root"
     root.mkdir(parents=True)
     for package in packages:
@@ -181,17 +176,13 @@ def _fetch(target: Path, part: Path, downloads: Path, report: Report) -> BoardFi
         _run(["dpkg-deb", "--extract", str(package), str(part / "emulator")], f"unpack {package.name}")
         shutil.move(part / "emulator" / "usr" / "bin" / _EMULATORS[0], part / _EMULATORS[0])
         shutil.rmtree(part / "emulator")
-    unpack_s = time.monotonic() - unpacking
     report("fetching wheels for aarch64")
     wheels = _download_wheels(_python(root).name.removeprefix("python"), downloads / "wheels")
-    unpacking = time.monotonic()
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(root / "wheels")
     files = tuple(_Download(file.name, file.stat().st_size, _sha256(file)) for file in (*packages, *emulators, *wheels))
-    unpack_s += time.monotonic() - unpacking
-    download_s = round(time.monotonic() - started - unpack_s, 1)
-    record = _Record(_VERSION, _versions(), files, download_s, round(unpack_s, 1), _digest(part))
+    record = _Record(_VERSION, _versions(), files, _digest(part))
     _record(part).write_text(json.dumps(msgspec.to_builtins(record), indent=1) + "\n", encoding="utf-8")
     part.rename(target)
     shutil.rmtree(downloads)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from syno_lab import private
 from syno_lab.codegen.target_names import local_threads
@@ -146,29 +146,24 @@ class _Operator:
         return Earlier(tuple(self.tried), tuple(self.start), answer is not None, is_whole)
 
 
-class _Devices(NamedTuple):
-    """The device that measures candidates, its number of ``boards``, and the conditions on which latencies depend."""
+def _find_devices(options: TuningOptions, deadline_s: float, threads: int) -> tuple[Device, int, str]:
+    """Return the device that measures candidates, its number of boards, and the conditions on which latencies depend.
 
-    device: Device
-    boards: int
-    conditions: str
-
-
-def _find_devices(options: TuningOptions, deadline_s: float, threads: int) -> _Devices:
-    """Find the options' device by a query of the tracker. Raises TrackerError, and TuningError for wrong options."""
+    Raises TrackerError, and TuningError for wrong options.
+    """
     board = options.board
     waits = min(options.wait_s, deadline_s), min(options.session_s, deadline_s)
     device = Device(board, "", *waits, tvm=host_version(), target=options.target)
     if board is None:
         own_facts = DeviceInfo("", "", 0, tvm=host_version(), threads=threads, power=power_mode())
-        return _Devices(device, 1, own_facts.conditions)
+        return device, 1, own_facts.conditions
     if options.threads is not None:
         raise TuningError("a board runs operators in threads of its own: leave threads out")
     check_tracker(*board.address, board.key, min(5.0, deadline_s), need_free=False)
     devices = tracker_summary(*board.address).of(board.key)
     check_versions(devices, host_version())
     check_machines(devices, architecture(options.target), options.target)
-    return _Devices(device, min(max(len(devices), 1), _MOST_BOARDS), conditions_of(devices, board.key))
+    return device, min(max(len(devices), 1), _MOST_BOARDS), conditions_of(devices, board.key)
 
 
 class _Queue:
@@ -214,7 +209,7 @@ class _Queue:
         self._tvm = host_version()
         self._threads = options.threads or local_threads(options.target) or cores()
         try:
-            self._devices = _find_devices(options, self._deadline_s, self._threads)
+            self._device, self._boards, self._conditions = _find_devices(options, self._deadline_s, self._threads)
         except TrackerError:
             raise
         except TuningError as error:
@@ -295,9 +290,9 @@ class _Queue:
         return Request(
             tasks=tuple(operator.task for operator in self._operators),
             trials=tuple(operator.trials for operator in self._operators),
-            device=self._devices.device,
+            device=self._device,
             threads=self._threads,
-            boards=self._devices.boards,
+            boards=self._boards,
             preset=self._preset,
             method=self._method,
             scheduler=options.scheduler,
@@ -334,7 +329,7 @@ class _Queue:
         for number in self._waiting():
             operator = self._operators[number]
             try:
-                key = key_of(operator.task, target, tvm, self._devices.conditions, self._how)
+                key = key_of(operator.task, target, tvm, self._conditions, self._how)
                 if self._options.start is not None:
                     operator.start = start_from(self._options.start, operator.task, key, [str(self._method)])
             except (FormatError, TuningError) as error:  # only this operator's tuning fails
@@ -385,7 +380,7 @@ class _Queue:
             seconds=time.monotonic() - self._started,
             known=op.known,  # without trials of this tuning's earlier processes
             method=self._how,
-            conditions=self._devices.conditions,
+            conditions=self._conditions,
         )
         if op.record is not None:
             op.record.add_result(result)

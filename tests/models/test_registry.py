@@ -123,7 +123,6 @@ def test_what_is_replaced_and_the_sources():
         assert {site.kind for site in sites} == ({"linear"} if transformer else {"conv2d"})
         module = inspect.getmodule(known.builder)
         assert "Source: " in module.__doc__
-        assert known.about
     for module in (densenet, efficientnet, gpt, resnet):
         assert "eference" in module.__doc__
 

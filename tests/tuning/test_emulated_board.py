@@ -149,8 +149,6 @@ def fetched(tmp_path, monkeypatch):
         "version": 1,
         "packages": files._versions(),
         "downloads": [{"name": "a.whl", "size": 3, "sha256": "0"}, {"name": "b.deb", "size": 4, "sha256": "0"}],
-        "download_s": 1.5,
-        "unpack_s": 2,
         "digest": files._digest(place),
     }
     (place / "board.json").write_text(json.dumps(record))
