@@ -23,6 +23,7 @@ from syno_lab.operators.known import (
     pixel_shuffle,
     pixel_unshuffle,
     separable,
+    separable_reversed,
     shift_conv,
     stacked_grouped_convolution,
     strided,
@@ -59,5 +60,8 @@ KNOWN: dict[str, Callable[[], Operator]] = {
         half_step_shift,
     )
 }
+
+#: Known operators whose parts are in another order. They have names, but searches do not begin with them.
+OTHER_ORDERS: dict[str, Callable[[], Operator]] = {"separable, the other order": separable_reversed}
 
 __all__ = ["KNOWN", "fold_overlapping", *KNOWN]

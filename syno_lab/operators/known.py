@@ -105,6 +105,16 @@ def separable() -> Operator:
     return build.finish(n, c, build.unfold(h, p), build.unfold(w, q))
 
 
+def separable_reversed() -> Operator:
+    """:func:`separable` in the other order: 1x1, then depthwise K x K; weights [C_out, K, K] and [C_in, C_out]."""
+    build = Build(INPUT, OUTPUT, IMAGE, ["k_1=3"], fixed_io_pairs=[(0, 0)])
+    n, o, h, w = build.output
+    c, p, q = build.reduce("C_in"), build.reduce("k_1"), build.reduce("k_1")
+    build.contract(share=[o, p, q])
+    build.contract(share=[c], give=[o])
+    return build.finish(n, c, build.unfold(h, p), build.unfold(w, q))
+
+
 def shift_conv() -> Operator:
     """Shift convolution: a roll by one along the height (``torch.roll`` by -1), then 1x1.
 

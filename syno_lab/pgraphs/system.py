@@ -10,7 +10,7 @@ from syno_lab.errors import SpecError
 from syno_lab.ir.files import from_json, primitives_of
 from syno_lab.ir.operator import FORMAT, Operator
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.operators import KNOWN
+from syno_lab.operators import KNOWN, OTHER_ORDERS
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System, TracedStep
 from syno_lab.synthesis.orders import recognise
 
@@ -46,7 +46,7 @@ class PGraphs(System):
 
     def recognise(self, operator: Operator) -> str | None:
         """See :func:`syno_lab.synthesis.orders.recognise`."""
-        return recognise(operator, KNOWN)
+        return recognise(operator, KNOWN | OTHER_ORDERS)
 
     def binding_for(
         self, operator: Operator, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]

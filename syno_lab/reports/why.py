@@ -174,8 +174,13 @@ def write_pages(folder: Path, keys: Iterable[str], into: Path) -> list[Path]:
 
 
 def _title(found: Why) -> str:
-    name = f", which is {found.known}" if found.known else ""
-    return f"Why {found.row.label} of {found.row.source.partition(':')[2]}: {found.row.primitives}{name}"
+    title = f"Why {found.row.label} of {found.row.source.partition(':')[2]}: {found.row.primitives}"
+    if found.known:
+        return f"{title}, which is {found.known}"
+    for it in found.panes["near"]["rows"][:1] if "near" in found.panes else ():
+        differences = "; ".join(text.rpartition(" (")[0] for text in it["differences"][:2]) or "no step differs"
+        title += f"; the nearest known operator is {it['name']}: {differences}"
+    return title
 
 
 def _measure(number: float | None) -> str:

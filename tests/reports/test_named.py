@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from command_line import answered, refused
 from known_trainings import settings
 from syno_widgets import Compare, OperatorView
@@ -12,9 +14,12 @@ import syno_lab as sl
 from syno_lab.commands.tune import _tasks
 from syno_lab.errors import StoreError, SynoError
 from syno_lab.experiments.space import Space
+from syno_lab.ir.build import Build
 from syno_lab.operators import conv2d, grouped, operator_1, separable
+from syno_lab.operators.known import IMAGE, INPUT, OUTPUT, separable_reversed
+from syno_lab.operators.neighbours import nearest
 from syno_lab.reports.named import find_trial
-from syno_lab.reports.why import read_why, why_tables
+from syno_lab.reports.why import read_why, why_tables, why_text
 from syno_lab.store import Store
 from syno_lab.store.searches import LayerSizes
 from syno_lab.systems import named
@@ -191,6 +196,30 @@ def test_sizes_of_a_trial_are_those_of_its_layers(folder: Path, capsys: pytest.C
     assert not compared.example
     titles = [table.title for table in why_tables(read_why(folder / ".syno-lab", "s#1"))]
     assert any(title.startswith("The operator alone") and "H=20" in title for title in titles), titles
+
+
+def test_other_orders_and_relatives_of_known_operators_are_named(folder: Path) -> None:
+    build = Build(INPUT, OUTPUT, IMAGE, ["k_1=3"], fixed_io_pairs=[(0, 0)])  # a window over the rows alone
+    n, o, h, w = build.output
+    c, p = build.reduce("C_in"), build.reduce("k_1")
+    build.contract(share=[c, p], give=[o])
+    reversed_order, relative = separable_reversed(), build.finish(n, c, build.unfold(h, p), w)
+    with Store.open(folder / ".syno-lab") as store:
+        log = store.search("s")
+        numbers = [log.add(str(one), one.to_json(), [], 400, 50) for one in (reversed_order, relative)]
+    title, other = (why_text(read_why(folder / ".syno-lab", f"s#{number}")).splitlines()[0] for number in numbers)
+    assert title.endswith(", which is separable, the other order")
+    (near, *_) = nearest(relative)
+    assert f"; the nearest known operator is {near.name}: {near.differences[0][0]}" in other
+    assert OperatorView(f"s#{numbers[0]}").name == f"s#{numbers[0]}"
+    assert OperatorView(reversed_order).name == "separable, the other order"
+    # 1x1, then a depthwise window of 3x3.
+    sizes = {"N": 2, "C_in": 3, "C_out": 5, "H": 6, "W": 7, "k_1": 3}
+    rng = np.random.default_rng(0)
+    x, depthwise, pointwise = (rng.normal(size=shape) for shape in ((2, 3, 6, 7), (5, 3, 3), (3, 5)))
+    mixed = torch.einsum("nchw,co->nohw", torch.tensor(x), torch.tensor(pointwise))
+    wanted = torch.nn.functional.conv2d(mixed, torch.tensor(depthwise)[:, None], padding=1, groups=5)
+    np.testing.assert_allclose(reversed_order.reference(x, depthwise, pointwise, binding=sizes), wanted, atol=1e-12)
 
 
 def test_a_store_of_before_has_no_sizes_and_gets_them(folder: Path) -> None:
