@@ -436,6 +436,19 @@ class FitsPlaces(Protocol):
 
 
 @runtime_checkable
+class Pools(Protocol):
+    """An operator whose modules can compute an average pooling behind it too, in fewer operations."""
+
+    #: The method of a module that ``to_torch(binding, pool=(2, 2))`` returns, if it computes the pooling too.
+    pools_in: Literal["pooled"]
+
+
+def with_pool(operator: Any, pool: tuple[int, int] | None) -> dict[str, Any]:
+    """Return the arguments of ``to_torch`` and ``to_torch_source`` for a pooling behind an operator of any system."""
+    return {"pool": pool} if pool is not None and isinstance(operator, Pools) else {}
+
+
+@runtime_checkable
 class Traced(Protocol):
     """A system whose operators consist of steps."""
 

@@ -2,20 +2,22 @@
 
 A CPU's convolution processes eight channels at once. With fewer channels a convolution takes the same time, and its
 gradient up to a hundred times a matrix product's time. A window along a short axis can be a matrix product: a plain sum
-by a band of ones, a weight by a Toeplitz matrix. All limits were measured forward and backward on two CPUs.
+by a band of ones, a weight by a Toeplitz matrix. All limits were measured forward and backward on CPUs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
-from syno_lab.codegen.stage_kinds import Axis, Contraction, Fused, Sliding
+from syno_lab.codegen.stage_kinds import Axis, Contraction, Fused, Sliding, Term
 from syno_lab.codegen.torch_tensor import Factor, Lines
 
 LANES = 8  # The number of channels that a CPU's convolution processes at once.
 MOST_MERGED = 8  # The limit of merged groups; for more, the multiplications cost more than full lanes save.
 FEW_CHANNELS = 16  # If no merge fills the lanes, at most this many channels become one group.
-BAND_GAIN = 16  # The positions along an axis that a matrix product sums in the time of adding one slice.
+BAND_GAIN = 64  # The positions along an axis that a matrix product sums in the time of adding one slice.
+MOST_KRONECKER = 64  # The limit of elements of a plane that is one axis of a product, if its rows are short.
 MOST_TOEPLITZ = 1 << 16  # The limit of elements of a weight's Toeplitz matrix.
 
 
@@ -70,22 +72,22 @@ def toeplitz(lines: Lines, data: Factor, weight: Factor, s: Sliding) -> None:
     data.axes[data.axes.index(s.axis)] = full_axis
 
 
-def is_band_faster(window: Fused, length: int) -> bool:
-    """Check whether a matrix product sums a window along an axis of ``length`` faster than a sum of slices."""
-    return window.step == 1 and window.size > 2 and BAND_GAIN * (window.size - 1) >= length
+def is_band_faster(taps: int, length: int) -> bool:
+    """Check whether a matrix product sums a window of ``taps`` along an axis of ``length`` faster than slices."""
+    return BAND_GAIN * (taps - 1) >= length
 
 
-def is_dilated_band_faster(kept: Fused, window: Fused, length: int, behind: int) -> bool:
+def is_dilated_band_faster(step: int, window: Fused, length: int, behind: int) -> bool:
     """Check whether a matrix product sums a dilated window faster than slices: the window's step shortens the band.
 
-    The elements ``behind`` the axis and the remainders are columns of the product. A product of few columns is slow.
+    ``step`` is the step between the window's positions on the axis. The elements ``behind`` the axis and the
+    remainders are columns of the product. A product of few columns is slow.
     """
-    blocks = -(-length // window.step)
     is_wide = window.step * behind >= LANES
-    return kept.step == 1 < window.step and is_wide and is_band_faster(window._replace(step=1), blocks)
+    return step == 1 < window.step and is_wide and is_band_faster(window.size, -(-length // window.step))
 
 
-def sum_by_dilated_band(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -> None:
+def sum_by_dilated_band(lines: Lines, factor: Factor, place: int, size: int, gone: Fused, parts: list[Axis]) -> None:
     """Sum a dilated window by a band of ones, because each window position reads elements of one remainder alone.
 
     The axis becomes blocks of ``step`` elements, the window slides over the blocks, and the remainder is another axis
@@ -94,7 +96,7 @@ def sum_by_dilated_band(lines: Lines, factor: Factor, place: int, kept: Fused, g
     step, front = gone.step, factor.axes[place].left % gone.step
     lines.pad(factor, {place: (front, -(factor.axes[place].length + front) % step)})
     axis = factor.axes[place]
-    blocks, blocks_out, left = axis.length // step, -(-kept.size // step), axis.left // step
+    blocks, blocks_out, left = axis.length // step, -(-size // step), axis.left // step
     before, behind = factor.axes[:place], factor.axes[place + 1 :]
     inner = Axis((), 0, step)
     lines.assign(
@@ -104,31 +106,56 @@ def sum_by_dilated_band(lines: Lines, factor: Factor, place: int, kept: Fused, g
     lines.assign(factor, f"torch.bmm({band}.expand({factor.name}.shape[0], -1, -1), {factor.name})")
     uncut = Axis(axis.terms, 0, blocks_out * step)
     lengths = lines.lengths([*([a] for a in before), [uncut], *([a] for a in behind)])
-    cut = f".narrow({place}, 0, {kept.size})" if blocks_out * step > kept.size else ""
+    cut = f".narrow({place}, 0, {size})" if blocks_out * step > size else ""
     lines.assign(factor, f"{factor.name}.reshape({lengths}){cut}")
-    lines.open(factor, place, [term.size for term in kept.terms])
-    factor.axes = [*before, *kept.axes, *behind]
+    lines.open(factor, place, [part.length for part in parts])
+    factor.axes = [*before, *parts, *behind]
     lines.grew(factor.elements)
 
 
-def sum_by_band(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -> None:
-    """Sum a sliding window by a matrix of ones: one product forward and one backward, without padding."""
+def sum_by_band(
+    lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused, others: Sequence[Term], parts: list[Axis]
+) -> None:
+    """Sum sliding windows by a matrix of counts: one product forward and one backward, without padding.
+
+    ``gone`` is a window of step 1, ``others`` are further summed terms, ``parts`` are the axes of the result.
+    """
     axis, before, behind = factor.axes[place], factor.axes[:place], factor.axes[place + 1 :]
     size = kept.step * (kept.size - 1) + 1
+    reach = size + sum(term.coefficient * (term.size - 1) for term in others)
     first = axis.left - gone.size + 1  # diagonals ``first`` to ``left`` are ones; the rows are the axis's elements
-    step = f"::{kept.step}" if kept.step > 1 else ""
-    parts = kept.axes
-    if behind:
-        band = _band(factor, size, axis.length, -first, -axis.left) + (f"[{step}]" if step else "")
+    columns = prod(a.length for a in behind)
+    is_plane = 1 < columns < LANES and axis.length * columns <= MOST_KRONECKER
+    is_last = not behind or (is_plane and not any(lines.is_batch(a) for a in behind))
+    if is_last:
+        band = _band(factor, axis.length, reach, axis.left, first)
+    else:
+        band = _band(factor, reach, axis.length, -first, -axis.left)
+    step, rows = f":{kept.step}" if kept.step > 1 else "", ":, " if is_last else ""
+    if others:
+        name = lines.fresh("m")
+        lines.emit(f"{name} = {band}")
+        start = " + ".join(f"{term.coefficient} * q{i}" for i, term in enumerate(others)).replace("1 * q", "q")
+        loops = " ".join(f"for q{i} in range({term.size})" for i, term in enumerate(others))
+        band = f"sum({name}[{rows}{start}:{start} + {size}{step}] {loops})"
+    elif step:
+        band += f"[{rows}:{step}]"
+    if not is_last:
         text = lines.regroup(factor, [before, [axis], behind])
         if text != factor.name:
             lines.assign(factor, text)
         lines.assign(factor, f"torch.bmm({band}.expand({factor.name}.shape[0], -1, -1), {factor.name})")
-        lines.assign(factor, f"{factor.name}.reshape({lines.lengths([[a] for a in (*before, *parts, *behind)])})")
+    elif behind:  # short rows make a product for each row slow, so the matrix computes the whole plane
+        name = lines.fresh("m")
+        like = f"dtype={factor.name}.dtype, device={factor.name}.device"
+        lines.emit(f"{name} = {band}[:, None, :, None] * torch.eye({columns}, {like})[:, None]")
+        matrix = f"{name}.reshape({axis.length * columns}, {kept.size * columns})"
+        lines.assign(factor, f"{lines.regroup(factor, [*([a] for a in before), [axis, *behind]])} @ {matrix}")
     else:
-        band = _band(factor, axis.length, size, axis.left, first) + (f"[:, {step}]" if step else "")
         lines.assign(factor, f"{factor.name} @ {band}")
-        lines.open(factor, place, [term.size for term in kept.terms])
+        lines.open(factor, place, [part.length for part in parts])
+    if behind:
+        lines.assign(factor, f"{factor.name}.reshape({lines.lengths([[a] for a in (*before, *parts, *behind)])})")
     factor.axes = [*before, *parts, *behind]
     lines.grew(factor.elements)
 

@@ -7,10 +7,11 @@ Sums over sliding windows are sums of slices, and sums over blocks are ``avg_poo
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from math import prod
+from collections.abc import Collection, Sequence
+from itertools import combinations
+from math import gcd, prod
 
-from syno_lab.codegen.stage_kinds import Axis, Contraction, Fused, Sliding, fuse
+from syno_lab.codegen.stage_kinds import Axis, Contraction, Fused, Sliding, Term, fuse, span
 from syno_lab.codegen.torch_band import (
     groups_to_merge,
     is_band_faster,
@@ -229,21 +230,20 @@ def add_up(lines: Lines, factor: Factor, summed: Collection[Coordinate]) -> None
     """Write the sum of ``factor`` over some of its coordinates: whole axes, blocks (pooling) and sliding windows."""
     blocks: list[tuple[Axis, Fused, Fused]] = []
     for axis in list(factor.axes):
-        gone = fuse(t for t in axis.terms if t.coordinate in summed)
-        kept = fuse(t for t in axis.terms if t.coordinate not in summed)
-        if not any(c in summed for c in axis.coordinates):
+        gone = [t for t in axis.terms if t.coordinate in summed]
+        kept = [t for t in axis.terms if t.coordinate not in summed]
+        if not gone or axis.is_plain or (not kept and axis.is_split):
             continue
-        is_summed = len(axis.terms) == len(gone.terms) if gone else False
-        if axis.is_plain or (is_summed and axis.is_split):
-            continue
-        if gone is None or kept is None or not kept.terms or gone.size == 1:
-            lines.take_apart(factor, factor.axes.index(axis))
-        elif axis.is_split and gone.step == 1:
-            blocks.append((axis, kept, gone))
-        elif gone.size > MAX_SLICES:
-            lines.take_apart(factor, factor.axes.index(axis))
-        else:
-            _slide(lines, factor, factor.axes.index(axis), kept, gone)
+        place = factor.axes.index(axis)
+        if kept and not axis.is_split:
+            _slide(lines, factor, place, kept, gone)
+            axis = factor.axes[place]  # without the windows
+            gone = [t for t in axis.terms if t.coordinate in summed]
+        block, rest = fuse(gone), fuse(kept)
+        if axis.is_split and block and rest and block.step == 1 < block.size:
+            blocks.append((axis, rest, block))
+        elif gone:
+            lines.take_apart(factor, place)
     _pool(lines, factor, blocks)
     places = [i for i, axis in enumerate(factor.axes) if all(c in summed for c in axis.coordinates)]
     if places:
@@ -252,40 +252,79 @@ def add_up(lines: Lines, factor: Factor, summed: Collection[Coordinate]) -> None
         factor.axes = [axis for i, axis in enumerate(factor.axes) if i not in places]
 
 
-def _slide(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -> None:
-    """Sum a sliding window as slices of the padded tensor, or a long window as the product with a band of ones."""
+def _slide(lines: Lines, factor: Factor, place: int, kept: list[Term], gone: list[Term]) -> None:
+    """Sum sliding windows as slices of the padded tensor, or as the product with a band of ones.
+
+    ``kept`` and ``gone`` are the terms of the axis that stay and that are summed. If no window of few slices leaves
+    digits of the axis (blocks, which are pooled later), the axis does not change.
+    """
     axis = factor.axes[place]
-    if lines.form.matrices and is_band_faster(gone, axis.length):
-        sum_by_band(lines, factor, place, kept, gone)
+    taps = prod(term.size for term in gone)
+    windows = [
+        (window, [t for t in gone if t not in picked])
+        for count in range(len(gone), 0, -1)
+        for picked in combinations(gone, count)
+        if (window := fuse(picked)) and window.size > 1
+    ]
+    unit = next(((window, others) for window, others in windows if window.step == 1), None)
+    if lines.form.matrices and unit and is_band_faster(taps, axis.length):
+        positions = _positions(kept)
+        sum_by_band(lines, factor, place, positions, *unit, _parts(positions))
         return
+    for window, others in windows:
+        left = [*kept, *others]
+        if window.size <= MAX_SLICES and (not others or fuse(left)):
+            break
+    else:
+        return
+    positions = _positions(left)
+    parts = _parts(positions) if len(left) == len(kept) else [Axis(positions.terms, 0, positions.size)]
     behind = prod(a.length for a in factor.axes[place + 1 :])
-    if lines.form.matrices and is_dilated_band_faster(kept, gone, axis.length, behind):
-        sum_by_dilated_band(lines, factor, place, kept, gone)
+    if lines.form.matrices and is_dilated_band_faster(positions.step, window, axis.length, behind):
+        sum_by_dilated_band(lines, factor, place, positions.size, window, parts)
         return
     lines.pad(factor, {place: (axis.left, axis.right)})
-    size = kept.step * (kept.size - 1) + 1
-    step = f":{kept.step}" if kept.step > 1 and kept.size > 1 else ""
+    size = positions.step * (positions.size - 1) + 1
+    step = f":{positions.step}" if positions.step > 1 and positions.size > 1 else ""
     before = ":, " * place
-    begins = [q * gone.step for q in range(gone.size)]
+    begins = [q * window.step for q in range(window.size)]
     slices = [f"{factor.name}[{before}{begin}:{begin + size}{step}]" for begin in begins]
     if len(slices) <= 8:
         lines.assign(factor, " + ".join(slices))
     else:
-        slice_text = f"{factor.name}[{before}{gone.step} * q:{gone.step} * q + {size}{step}]"
-        lines.assign(factor, f"sum({slice_text} for q in range({gone.size}))")
-    lines.open(factor, place, [term.size for term in kept.terms])
-    factor.axes[place : place + 1] = kept.axes
+        slice_text = f"{factor.name}[{before}{window.step} * q:{window.step} * q + {size}{step}]"
+        lines.assign(factor, f"sum({slice_text} for q in range({window.size}))")
+    lines.open(factor, place, [part.length for part in parts])
+    factor.axes[place : place + 1] = parts
     lines.copying += len(slices) * factor.elements  # the backward pass copies each slice
 
 
+def _positions(terms: Sequence[Term]) -> Fused:
+    """Return all positions that a sum of ``terms`` takes or passes by; the result's terms count these positions."""
+    step = gcd(*(t.coefficient for t in terms if t.size > 1)) or 1
+    scaled = fuse(terms)
+    ordered = scaled.terms if scaled else terms
+    counted = tuple(Term(t.coefficient // step if t.size > 1 else 1, t.coordinate, t.size) for t in ordered)
+    return Fused(step, span(counted), counted)
+
+
+def _parts(positions: Fused) -> list[Axis]:
+    """Return an axis for each digit of positions; one axis if the terms are no digits."""
+    digits = fuse(positions.terms)
+    return positions.axes if digits and digits.size == positions.size else [Axis(positions.terms, 0, positions.size)]
+
+
 def _pool(lines: Lines, factor: Factor, blocks: list[tuple[Axis, Fused, Fused]]) -> None:
-    """Sum blocks: by ``avg_pool2d`` if they are the data's last one or two axes, else as separate axes."""
-    places = [factor.axes.index(axis) for axis, _, _ in blocks]
+    """Sum blocks: by ``avg_pool2d`` if they are of the data's last one or two axes, else as separate axes."""
+    last = factor.axes[-2:]
+    is_image = factor.weight is None and not any(lines.is_batch(a) for a in last)
+    for found in list(blocks):
+        if not is_image or found[0] not in last:
+            lines.take_apart(factor, factor.axes.index(found[0]))
+            blocks.remove(found)
     rank = len(factor.axes)
-    fits = bool(blocks) and factor.weight is None and not any(lines.is_batch(a) for a in factor.axes[-2:])
-    fits = fits and places in ([rank - 1], [rank - 2, rank - 1], [rank - 2])
-    fits = fits and rank >= (3 if len(blocks) == 2 or places == [rank - 2] else 2)
-    if not fits:
+    places = [factor.axes.index(axis) for axis, _, _ in blocks]
+    if not blocks or rank < (2 if places == [rank - 1] else 3):
         for axis, _, _ in blocks:
             lines.take_apart(factor, factor.axes.index(axis))
         return

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 Order = Literal["best", "naive", "measured"]
+Pool = tuple[int, int] | None
 
 
 def to_torch(
@@ -31,16 +32,19 @@ def to_torch(
     compile: bool = False,  # noqa: A002 - the name that torch gives it
     recompute: bool | None = None,
     order: Order = "best",
+    pool: Pool = None,
 ) -> nn.Module:
     """Implement :meth:`.Operator.to_torch`; :mod:`.torch_choice` implements the order ``"measured"``."""
     bound = operator.complete_binding(binding)
-    return _made(operator, bound, float(scale), recompute, _form(operator, bound, order), is_compiled=compile)
+    return _made(operator, bound, float(scale), recompute, _form(operator, bound, order, pool), is_compiled=compile)
 
 
-def _form(operator: Operator, bound: dict[str, int], order: Order) -> Form:
+def _form(operator: Operator, bound: dict[str, int], order: Order, pool: Pool = None) -> Form:
     if order == "measured":
-        return fastest(operator, bound, lambda form: _made(operator, bound, 1.0, None, form))
-    return default_form(operator, bound, order)
+        form = fastest(operator, bound, lambda form: _made(operator, bound, 1.0, None, form))
+    else:
+        form = default_form(operator, bound, order)
+    return form._replace(pool=pool)
 
 
 def _made(
@@ -57,10 +61,11 @@ def to_torch_source(
     scale: float = 1.0,
     recompute: bool | None = None,
     order: Order = "best",
+    pool: Pool = None,
 ) -> str:
     """Implement :meth:`.Operator.to_torch_source`."""
     bound = operator.complete_binding(binding)
-    return Writer(operator, bound, _form(operator, bound, order), float(scale), recompute).source()
+    return Writer(operator, bound, _form(operator, bound, order, pool), float(scale), recompute).source()
 
 
 def recognised(

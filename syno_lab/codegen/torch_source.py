@@ -15,6 +15,7 @@ from math import prod
 
 import numpy as np
 
+from syno_lab.codegen.pooled import pooled
 from syno_lab.codegen.stage_kinds import Contraction, Term, recognise
 from syno_lab.codegen.torch_band import few_channels, toeplitz
 from syno_lab.codegen.torch_convolution import MAX_SLIDING, add_up, convolve, multiply, open_window
@@ -79,11 +80,10 @@ class Writer(Lines):
         """Return the source of the module."""
         operator = self.operator
         stds = weight_stds(operator, self.binding)
-        stages = self.stages()
         shape, result = (self._shape(axes) for axes in (operator.inputs, operator.output))
-        segments = self._segments(stages)
+        methods = [*self._method("forward", shape), *self._pooled(shape)]
         text = ["import torch", "from torch import nn", "from torch.nn import functional as F"]
-        if any(again for again, _ in segments):
+        if any("checkpoint(" in line for line in methods):
             text.append("from torch.utils.checkpoint import checkpoint")
         text += [
             "",
@@ -102,12 +102,36 @@ class Writer(Lines):
             *([] if stds else ["        pass  # no weights"]),
             "",
             *(_OF_FIVE_AXES if 5 in map(len, operator.weight_sizes(self.binding)) else ()),
-            "    def forward(self, x):",
-            *self._check(shape),
-            *self._calls(segments),
-            "",
+            *methods,
         ]
         return "\n".join(text)
+
+    def _method(self, name: str, shape: str, *about: str) -> Iterator[str]:
+        """Write a method that computes the operator."""
+        segments = self._segments(self.stages())
+        yield f"    def {name}(self, x):"
+        yield from about
+        yield from self._check(shape)
+        yield from self._calls(segments)
+        yield ""
+
+    def _pooled(self, shape: str) -> Iterator[str]:
+        """Write the method ``pooled`` for the form's pooling, if its blocks divide the output."""
+        if self.form.pool is None or (found := pooled(self.operator, self.binding, self.form.pool)) is None:
+            return
+        scale = self.scale / prod(self.form.pool)
+        writers = [
+            Writer(*found, self.form._replace(late=late, pool=None), scale, self.recompute)
+            for late in (self.form.late, not self.form.late)
+        ]
+        size = " x ".join(map(str, self.form.pool))
+        about = f'        """Compute the operator and an average pooling of {size} behind it, in fewer operations."""'
+        methods = [list(writer._method("pooled", shape, about)) for writer in writers]
+        best = min(range(len(writers)), key=lambda i: writers[i].copying)
+        self.layouts |= writers[best].layouts  # a layer that pools calls this method alone
+        yield f"    pool = {self.form.pool}"
+        yield ""
+        yield from methods[best]
 
     def _shape(self, coordinates: Sequence[Coordinate]) -> str:
         return ", ".join("batch" if c in self.operator.state.fixed else str(self.size(c)) for c in coordinates)

@@ -31,11 +31,14 @@ class Form(NamedTuple):
         order: the lowering plan of the module.
         matrices: whether windows and few channels become matrices (:mod:`.torch_band`).
         late: whether a flattened axis has the position of its last part; else the position of its first part.
+        pool: the rows and columns of an average pooling behind the operator, which the method ``pooled`` computes too;
+            None: there is no such method.
     """
 
     order: Literal["best", "naive"] = "best"
     matrices: bool = True
     late: bool = False
+    pool: tuple[int, int] | None = None
 
 
 @dataclass

@@ -9,12 +9,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from syno_lab.errors import SpecError
 from syno_lab.models import stand_in
 from syno_lab.models.sites import Site, Strides
 from syno_lab.models.slot import Place
-from syno_lab.protocol import Operator
+from syno_lab.protocol import Operator, with_pool
 from syno_lab.systems import system_of
 
 _HEAD = '''"""{title}
@@ -63,19 +64,19 @@ def network_file(operator: Operator, places: Sequence[tuple[Site, Place]], numbe
 
     Raises SpecError where the operator replaces no layer.
     """
-    classes: dict[tuple[tuple[str, int], ...], str] = {}
+    classes: dict[Any, str] = {}
     sources: list[str] = []
     layers: list[str] = []
     for site, place in places:
         if place.binding is None:
             continue
-        key = tuple(place.binding.items())
+        stride = site.pool(strides)
+        key = tuple(place.binding.items()), stride
         if key not in classes:
             classes[key] = f"Operator{len(classes) + 1}"
-            source = operator.to_torch_source(place.binding)
+            source = operator.to_torch_source(place.binding, **with_pool(operator, stride))
             sources.append(source.replace("class SynoOperator(", f"class {classes[key]}(", 1))
-        pools = site.kind == "conv2d" and strides == "pool" and site.stride != (1, 1)
-        layers.append(f"    {site.name!r}: ({classes[key]}, {site.stride if pools else None}),")
+        layers.append(f"    {site.name!r}: ({classes[key]}, {stride}),")
     if not layers:
         raise SpecError(f"expected an operator that replaces layers, found trial {number} in no layer")
     imports: dict[str, None] = {}

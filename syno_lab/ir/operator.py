@@ -53,6 +53,7 @@ class Operator(Drawn):
     """
 
     format: ClassVar[str] = FORMAT
+    pools_in: ClassVar[Literal["pooled"]] = "pooled"
 
     state: State
     inputs: tuple[Coordinate, ...]
@@ -259,6 +260,7 @@ class Operator(Drawn):
         compile: bool = False,  # noqa: A002 - the name that torch gives it
         recompute: bool | None = None,
         order: Literal["best", "naive", "measured"] = "best",
+        pool: tuple[int, int] | None = None,
     ) -> nn.Module:
         """Return a module that computes the operator for any batch size, dtype and device.
 
@@ -277,10 +279,13 @@ class Operator(Drawn):
             order: the plan. ``"naive"`` multiplies and sums in one stage, weight after weight, for comparisons.
                 ``"measured"`` takes the fastest of several equivalent forms, timed on this CPU (at most a second or so,
                 once for each shape). The choice, and so the rounding, may differ between machines.
+            pool: the rows and columns of an average pooling behind the operator. If they divide the output's last two
+                axes, the module has a method ``pooled`` that computes both in fewer operations, and this ``pool``.
 
         Raises SpecError when the binding lacks a variable or makes a size fractional.
         """
-        return later("to_torch", self, binding, scale=scale, compile=compile, recompute=recompute, order=order)
+        options: dict[str, Any] = {"scale": scale, "recompute": recompute, "order": order, "pool": pool}
+        return later("to_torch", self, binding, compile=compile, **options)
 
     def to_torch_source(
         self,
@@ -289,12 +294,13 @@ class Operator(Drawn):
         scale: float = 1.0,
         recompute: bool | None = None,
         order: Literal["best", "naive", "measured"] = "best",
+        pool: tuple[int, int] | None = None,
     ) -> str:
         """Return Python source of a class ``SynoOperator(nn.Module)`` for ``binding``, to paste into another project.
 
         The arguments and errors are those of :meth:`to_torch`.
         """
-        return later("to_torch_source", self, binding, scale=scale, recompute=recompute, order=order)
+        return later("to_torch_source", self, binding, scale=scale, recompute=recompute, order=order, pool=pool)
 
     def to_tvm(
         self,

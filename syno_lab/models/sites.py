@@ -97,6 +97,11 @@ class Site:
             return _IMAGE
         return replace(_IMAGE, input_shape="[N, C_in, s*H, s*W]", stride=self.stride[0])
 
+    def pool(self, strides: Strides = "pool") -> tuple[int, int] | None:
+        """Return the rows and columns of the average pooling behind an operator of :meth:`form`; None: no pooling."""
+        is_pooled = self.kind == "conv2d" and strides == "pool" and self.stride != (1, 1)
+        return self.stride if is_pooled else None
+
     def binding(self, strides: Strides = "pool") -> dict[str, int]:
         """Return the values of all variables of :meth:`form`, N included (1 for images)."""
         bound = {"N": 1, **self.mapping}

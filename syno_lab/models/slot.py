@@ -22,7 +22,7 @@ from syno_lab.models.placeholder import Placeholder
 from syno_lab.models.sites import Site, Strides, check_strides
 from syno_lab.models.stand_in import InPlaceOf, keep_padding
 from syno_lab.models.tried import try_network
-from syno_lab.protocol import Operator
+from syno_lab.protocol import Operator, with_pool
 from syno_lab.systems import binding_for, is_operator
 from syno_lab.versioned import JSON
 
@@ -55,13 +55,15 @@ class Slot(InPlaceOf):
     """A replacement of the layer ``original``, with a :class:`.Placeholder` that an operator fills.
 
     A convolution maps [N, C_in, H, W] to [N, C_out, ⌈H/s⌉, ⌈W/s⌉]. With ``strides="pool"`` the operator works on H x W.
-    An average pooling of s x s follows; its windows at the far edge may be smaller. With ``"shape"`` the operator
-    itself changes the image's size. A linear layer maps [..., C_in] to [..., C_out]; the operator has all positions as
+    An average pooling of s x s follows; its windows at the far edge may be smaller. A module with a method ``pooled``
+    for that pooling computes both (:class:`syno_lab.protocol.Pools`). With ``"shape"`` the operator itself changes the
+    image's size. A linear layer maps [..., C_in] to [..., C_out]; the operator has all positions as
     one axis N. A bias is a copy of the original's bias, added at the end. For the attributes see :class:`.InPlaceOf`;
     :attr:`original` is the replaced layer.
     """
 
     refusal = SpecError
+    placeholder: Placeholder
 
     def __init__(self, site: Site, original: nn.Module, strides: Strides = "pool") -> None:
         check_strides(strides)
@@ -74,8 +76,8 @@ class Slot(InPlaceOf):
             del mapping["N"]  # an operator takes any batch size; its spec has a default
         self.placeholder = Placeholder(mapping)
         self.is_linear = site.kind == "linear"
-        pools = site.kind == "conv2d" and strides == "pool" and site.stride != (1, 1)
-        self.pool = nn.AvgPool2d(site.stride, ceil_mode=True) if pools else None
+        stride = site.pool(strides)
+        self.pool = None if stride is None else nn.AvgPool2d(stride, ceil_mode=True)
 
     def operate(self, x: Tensor) -> Tensor:
         """Apply the operator alone."""
@@ -146,7 +148,12 @@ def put_in(
             f"expected an operator for {len(places)} layers, found one that {share} of them: {stays[0].name}: "
             f"{stays[0].reason}"
         )
-    kernels = {place.name: operator.to_torch(place.binding) for place in places if place.binding is not None}
+    pools = {site.name: with_pool(operator, site.pool(strides)) for site in sites}
+    kernels = {
+        place.name: operator.to_torch(place.binding, **pools[place.name])
+        for place in places
+        if place.binding is not None
+    }
     chosen = [site for site in sites if site.name in kernels]
 
     def filled(kernels: Mapping[str, nn.Module], in_place: bool) -> nn.Module:

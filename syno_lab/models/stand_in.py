@@ -111,7 +111,8 @@ class InPlaceOf(nn.Module):
 
     refusal: type[Exception] = RuntimeError
     is_linear: bool
-    pool: nn.Module | None
+    placeholder: nn.Module
+    pool: nn.AvgPool2d | None
     bias: nn.Parameter | None
 
     def __init__(self, original: nn.Module, whose: str) -> None:
@@ -160,9 +161,13 @@ class InPlaceOf(nn.Module):
             y = self.operate(x.reshape(-1, x.shape[-1]))
             y = y.reshape(*x.shape[:-1], y.shape[-1])
             return y if self.bias is None else y + self.bias
-        y = self.operate(x)
-        if self.pool is not None:
-            y = self.pool(y)
+        kernel = self.placeholder.kernel
+        if self.pool is None:
+            y = self.operate(x)
+        elif getattr(kernel, "pool", None) == self.pool.kernel_size:
+            y = kernel.pooled(x)  # type: ignore[union-attr, operator]  # operator and pooling in fewer operations
+        else:
+            y = self.pool(self.operate(x))
         return y if self.bias is None else y + self.bias[:, None, None]
 
     def __getattr__(self, name: str) -> Any:
