@@ -7,9 +7,9 @@ operator's file, so a network with it is still one file. A tensor is (batch, row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from syno_lab.alpha.pairings import Pairing
 from syno_lab.alpha.row import Applied, Attribute, Rel, Row, Shape, Value, size
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from syno_lab.alpha.operations import Operation
     from syno_lab.protocol import Operator, System
 
+Cost = TypeVar("Cost")
 NAME = "operator"
 MOST_BYTES = 1 << 18
 _LAST = (0, 2, 3, 1)  # for each of αNAS's axes, the operator's axis
@@ -96,19 +97,8 @@ def _pairing(at: Applied, number: int) -> Pairing:
     return Pairing(rows, columns, marks)
 
 
-def _weights(at: Applied) -> tuple[Shape, ...]:
-    operator, bound = placed(at)
-    return operator.weight_sizes(bound)
-
-
-def _params(at: Applied) -> int:
-    operator, bound = placed(at)
-    return operator.params(bound)
-
-
-def _flops(at: Applied) -> int:
-    operator, bound = placed(at)
-    return operator.flops(bound)
+def _of(cost: Callable[[Operator, dict[str, int]], Cost]) -> Callable[[Applied], Cost]:
+    return lambda at: cost(*placed(at))
 
 
 def _is_file(value: Value) -> bool:
@@ -126,7 +116,12 @@ def row(features: Rel) -> Row:
     file = Attribute("the text of an operator file for layers", _is_file, is_shown=False)
     attributes = {"file": file, "features": size(features)}
     # Operation.linear gets the linearity from the operator itself.
-    return Row(NAME, _shape, _pairing, attributes, _weights, _flops, linear=None, role="kept", params=_params)
+    weights = _of(lambda operator, bound: operator.weight_sizes(bound))
+    flops, params = (
+        _of(lambda operator, bound: operator.flops(bound)),
+        _of(lambda operator, bound: operator.params(bound)),
+    )
+    return Row(NAME, _shape, _pairing, attributes, weights, flops, linear=None, role="kept", params=params)
 
 
 def suiting(operators: Sequence[Operation], like: Operation, *shapes: Shape) -> list[Operation]:

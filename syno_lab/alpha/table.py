@@ -315,12 +315,7 @@ _NORM = {"affine": row.flag(True), "epsilon": Attribute("a positive number", lam
 _HEADS = {"heads": row.count(1), **_BIAS, "causal": row.flag(False)}
 _CONSTANT = {"constant": Attribute("a finite number with a point, not 0.0", lambda v: row.is_real(v) and v != 0.0, 0.5)}
 _EQUATION = {"equation": Attribute("an equation such as 'bij,bjk->bik'", lambda v: _terms(v) is not None)}
-_KNOWN_BY_SHAPE = {
-    "what": _WORDS,
-    "shape": _SIZES,
-    "params": row.count(0, least=0),
-    "flops": row.count(0, least=0),
-}
+_KNOWN_BY_SHAPE = {"what": _WORDS, "shape": _SIZES, "params": row.count(0, least=0), "flops": row.count(0, least=0)}
 
 _ROWS = (
     Row(

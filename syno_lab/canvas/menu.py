@@ -46,7 +46,8 @@ def strip(state: AimedDraft) -> list[Used]:
     room, aim = state.aim.room, state.aim
     done, width, base = len(state.draft.nodes), state.growing.width, state.base
     merges = f", {count_of(width - 1, 'branch', 'branches')} to merge" if width > 1 else ""
-    rows = [_strip("primitives", f"{done} of at most {room.primitives}{merges}", done / max(1, room.primitives))]
+    share = done / max(1, room.primitives)
+    rows = [Used("primitives", f"{done} of at most {room.primitives}{merges}", share, share > 1)]
     if isinstance(base, str):
         return [*rows, Used("costs", f"unknown: {base}", None)]
     where = "an example place" if aim.is_example else count_of(sum(place.layers for place in aim.places), "layer")
@@ -55,12 +56,8 @@ def strip(state: AimedDraft) -> list[Used]:
     for name, used, most, convolution in zip(("FLOPs", "parameters"), base.spent, limits, own, strict=True):
         of, whose = (convolution, "the convolution's") if most is None else (most, "the budget of")
         text = f"{_short(used)}, {100 * used / of:.2g} % of {whose} {_short(of)} in {where}"
-        rows.append(_strip(name, text, used / of, has_limit=most is not None))
+        rows.append(Used(name, text, used / of, most is not None and used / of > 1))
     return rows
-
-
-def _strip(name: str, text: str, share: float, has_limit: bool = True) -> Used:
-    return Used(name, text, share, has_limit and share > 1)
 
 
 def explain(state: AimedDraft, should_stop: Stop | None = None) -> Explanation:

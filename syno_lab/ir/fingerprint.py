@@ -267,11 +267,7 @@ def _fingerprint(
     if largest > most_terms:
         raise SynoError(f"fingerprint: expected at most {most_terms} terms, found {largest}; use a smaller binding")
     known = [(key, slots, facts(key)) for key, slots in taken_apart]
-    head = (
-        tuple(sizes[size] for size in spec.output_shape),
-        tuple(sizes[size] for size in spec.input_shape),
-        free,
-    )
+    head = (tuple(sizes[size] for size in spec.output_shape), tuple(sizes[size] for size in spec.input_shape), free)
     if any(fact.is_empty for _, _, fact in known):
         return _digest((head, "zero"))
     weights = len(operator.weights)

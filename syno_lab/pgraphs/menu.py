@@ -20,6 +20,7 @@ from syno_lab.ir.state import State, Step
 from syno_lab.sessions.shown import Group, Item, Tick, Why
 from syno_lab.synthesis.candidates import Candidate, Candidates, Verdict
 from syno_lab.synthesis.rules import OWN
+from syno_lab.synthesis.ways import steps_left
 
 COUNTED = 1 << 14  # The limit of points for comparing an approximate rule's two sides; it takes a millisecond.
 SHOWN = 40  # The limit of a primitive's listed canonical steps, and also of its listed pruned steps.
@@ -116,11 +117,6 @@ def contraction(state: State, share: Sequence[str], give: Sequence[str]) -> Step
     """Return the CONTRACTION of the named coordinates, unchecked. Raises KeyError for an unknown name."""
     ids = coordinate_ids(state)
     return Step("SHARE", tuple(ids[name] for name in share), given=tuple(ids[name] for name in give))
-
-
-def steps_left(state: State) -> int:
-    """Return the number of further steps that the budget allows."""
-    return max(0, state.spec.limits.max_primitives - len(state.steps))
 
 
 def _places(found: Sequence[Candidate], only: Sequence[int] | None) -> dict[str, list[int]]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import Step as PrimitiveStep
-from syno_lab.search.protocol import Child, Step
+from syno_lab.search.protocol import Child, Step, Taken
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.graph import Edge, Graph, Move, SearchNode
 from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, name
@@ -217,7 +218,7 @@ class SynthesisState:
         if self._node is None:
             return ()
         if self._chooses_most:
-            return self._mosts()
+            return list(map(Taken, self._mosts().values()))
         return [_Child(self, move, weight) for move, weight in self._space.weighted(self._node, self.left)]
 
     def operator(self) -> Operator | None:
@@ -240,8 +241,7 @@ class SynthesisState:
         if self._node is None or operator.spec.output_shape != self._space.graph.spec.output_shape:
             return ()
         if self._chooses_most:
-            enough = [child for child in self._mosts() if child.most >= len(operator.steps)]
-            return enough[0].steps() if enough else ()
+            return [step for most, step in self._mosts().items() if most >= len(operator.steps)][:1]
         places, done = self._places()
         sizes = tuple([step.parameter for step in operator.steps if step.primitive == "REDUCE"])
         return [
@@ -252,13 +252,11 @@ class SynthesisState:
             if self._is_of(edge, places, done, operator)
         ]
 
-    def _mosts(self) -> list[_Most]:
-        root = self._space.graph.root
-        return [_Most(self, most) for most in range(self.left + 1) if self._space.weighted(root, most)]
-
-    def within(self, most: int) -> Step:
-        """Return the step from the first state that chooses ``most`` as the largest number of steps."""
-        return Step(f"at most {most} steps", (), SynthesisState(self._space, None, most, ()), steps=0)
+    def _mosts(self) -> dict[int, Step]:
+        """Return the steps from the first state that choose a largest number of steps, by this number."""
+        mosts = [most for most in range(self.left + 1) if self._space.weighted(self._space.graph.root, most)]
+        states = [SynthesisState(self._space, None, most, ()) for most in mosts]
+        return {state.left: Step(f"at most {state.left} steps", (), state, steps=0) for state in states}
 
     def _step(self, edge: Edge) -> Step:
         assert self._node is not None
@@ -315,30 +313,13 @@ class SynthesisState:
         return any(map(is_step, steps))
 
 
-class _Most:
-    """The choice of at most ``most`` steps, as the first move of a search."""
-
-    __slots__ = ("_from", "most", "weight")
-
-    def __init__(self, root: SynthesisState, most: int) -> None:
-        self._from = root
-        self.most = most
-        self.weight = 1.0
-
-    def steps(self) -> list[Step]:
-        """Return the step that limits operators to at most ``most`` steps."""
-        return [self._from.within(self.most)]
-
-
+@dataclass(slots=True, eq=False)
 class _Child:
     """A move of a search; the edges of the move are computed on use."""
 
-    __slots__ = ("_from", "_move", "weight")
-
-    def __init__(self, state: SynthesisState, move: Move, weight: float) -> None:
-        self._from = state
-        self._move = move
-        self.weight = weight
+    _from: SynthesisState
+    _move: Move
+    weight: float
 
     def steps(self) -> list[Step]:
         """Return the edges of the move; no edges if a rule rejects the move."""

@@ -57,7 +57,7 @@ from syno_lab.synthesis.fields import SpecFields
 from syno_lab.synthesis.orders import recognise
 from syno_lab.synthesis.property_distance import explain_property_distance, property_distance
 from syno_lab.synthesis.rules import OWN, RULES, Rule
-from syno_lab.synthesis.ways import instead, random_way, shortest_way
+from syno_lab.synthesis.ways import instead, random_way, shortest_way, steps_left
 
 
 class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -266,7 +266,7 @@ class PGraphConstruction(
             many = f"; one of {number} ways to match the input is shown" if ways > 1 else ""
             verdict = wish_verdict(state.operator())
             return f"Complete after {count}: {this}{many}.{f' It {verdict}.' if verdict else ''}"
-        left = f"{listing.steps_left(state)} left in the budget."
+        left = f"{steps_left(state)} left in the budget."
         try:
             far = place.measured(effort)
         except EffortError:

@@ -65,11 +65,7 @@ def _keys(state: State, pairing: dict[int, Name], keys: dict[Any, int]) -> list[
 
 
 def _key_of_step(
-    taken: Taken,
-    state: State,
-    pairing: dict[int, Name],
-    keys: dict[Any, int],
-    memo: dict[Coordinate, int],
+    taken: Taken, state: State, pairing: dict[int, Name], keys: dict[Any, int], memo: dict[Coordinate, int]
 ) -> int:
     step, results = taken
     if step.primitive == "REDUCE":
@@ -77,9 +73,9 @@ def _key_of_step(
     operands = [_key(c, pairing, keys, memo) for c in step.operands]
     if step.primitive == "SHARE":  # the order of a weight's dimensions is irrelevant
         given = [_key(c, pairing, keys, memo) for c in step.given]
-        return _number(keys, ("SHARE", tuple(sorted(operands)), tuple(sorted(given))))
+        return keys.setdefault(("SHARE", tuple(sorted(operands)), tuple(sorted(given))), len(keys))
     parameter = "" if step.parameter is None else step.parameter.pretty
-    return _number(keys, (step.primitive, parameter, tuple(operands)))
+    return keys.setdefault((step.primitive, parameter, tuple(operands)), len(keys))
 
 
 def _key(coordinate: Coordinate, pairing: dict[int, Name], keys: dict[Any, int], memo: dict[Coordinate, int]) -> int:
@@ -90,12 +86,8 @@ def _key(coordinate: Coordinate, pairing: dict[int, Name], keys: dict[Any, int],
         operands = tuple([_key(c, pairing, keys, memo) for c in node.operands])
         parameter = "" if node.parameter is None else node.parameter.pretty
         described = (node.primitive, parameter, operands, coordinate.index) if operands else (node.primitive, leaf)
-        memo[coordinate] = key = _number(keys, described)
+        memo[coordinate] = key = keys.setdefault(described, len(keys))
     return key
-
-
-def _number(keys: dict[Any, int], what: Any) -> int:
-    return keys.setdefault(what, len(keys))
 
 
 def _trace(

@@ -158,12 +158,7 @@ class Session(History):
         return tuple(self.construction.way(self.state, self.rules, Patience(seconds, should_stop)))
 
     def random_steps(
-        self,
-        state: State,
-        rng: random.Random,
-        seconds: float | None = PATIENCE_S,
-        *,
-        should_stop: Stop | None = None,
+        self, state: State, rng: random.Random, seconds: float | None = PATIENCE_S, *, should_stop: Stop | None = None
     ) -> tuple[Any, ...]:
         """Return random steps from a state to an operator. Raises SynoError if no such steps are found."""
         return tuple(self.construction.way(state, self.rules, Patience(seconds, should_stop), rng))

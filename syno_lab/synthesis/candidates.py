@@ -225,11 +225,7 @@ def _nearness(part: tuple[int | None, Sequence[Step]]) -> tuple[bool, int, bool]
 
 
 def candidates(
-    state: State,
-    rules: Rules | None = None,
-    *,
-    effort: Effort | None = None,
-    should_stop: Stop | None = None,
+    state: State, rules: Rules | None = None, *, effort: Effort | None = None, should_stop: Stop | None = None
 ) -> Candidates:
     """Compute :meth:`.State.candidates`."""
     with (effort or Effort()).within(should_stop=should_stop) as watched:

@@ -13,7 +13,7 @@ nodes with equal coordinates share the entry.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -222,11 +222,7 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
             count,
         )
     elif node.primitive == "MERGE":
-        below = (
-            is_high_of_shift(coordinate),
-            tuple(sorted(holders(state, coordinate))),
-            _summed(state, coordinate),
-        )
+        below = (is_high_of_shift(coordinate), tuple(sorted(holders(state, coordinate))), _summed(state, coordinate))
     elif node.primitive == "STRIDE":
         below = (tuple(sorted(sharers(state, node.operands[0]))), is_of_unfold(coordinate))
     elif node.primitive == "SHIFT":
@@ -280,6 +276,7 @@ def digit_below(state: State, coordinate: Coordinate) -> Digit | None:
     return digit(coordinate) if coordinate.node.primitive == "MERGE" else None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Look:
     """A coordinate as search sees it: one object for all states with the same coordinate and sharing weights.
 
@@ -291,23 +288,18 @@ class Look:
         changed: the entries after a change, by the new sharing weight's number; -1: the MERGE's other digit is dropped.
     """
 
-    __slots__ = ("changed", "coordinate", "feature", "packed", "root")
-
-    def __init__(self, coordinate: Coordinate, feature: int, packed: int, root: Digit | None) -> None:
-        self.coordinate = coordinate
-        self.feature = feature
-        self.packed = packed
-        self.root = root
-        self.changed: dict[int, Look] = {}
+    coordinate: Coordinate
+    feature: int
+    packed: int
+    root: Digit | None
+    changed: dict[int, Look] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Viewed:
     """A view that no rule rejects: step, cost in occurrences, results, and (on demand) the results' cache entries."""
 
-    __slots__ = ("looks", "results", "spent", "step")
-
-    def __init__(self, step: Step, spent: tuple[int, ...], results: tuple[Coordinate, ...]) -> None:
-        self.step = step
-        self.spent = spent
-        self.results = results
-        self.looks: tuple[Look, ...] | None = None
+    step: Step
+    spent: tuple[int, ...]
+    results: tuple[Coordinate, ...]
+    looks: tuple[Look, ...] | None = None

@@ -196,11 +196,7 @@ class Gifts(Roots):
         return spent
 
     def _share(
-        self,
-        gift: Gift,
-        shared: tuple[int, ...],
-        left: int,
-        before: tuple[list[Any], tuple[Coordinate, ...]] | None,
+        self, gift: Gift, shared: tuple[int, ...], left: int, before: tuple[list[Any], tuple[Coordinate, ...]] | None
     ) -> Iterator[Edge]:
         node, passed, given, spent = gift.node, gift.passed, gift.given, gift.spent
         state = node.state

@@ -19,17 +19,7 @@ from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import Cost, meter_of
 from syno_lab.synthesis.features import Digit, Look, Viewed, digit_below, feature
-from syno_lab.synthesis.reach import (
-    DEMANDS,
-    EXPANDABLE,
-    FLAG_BITS,
-    GIVABLE,
-    MERGEABLE,
-    STRIDED,
-    WAITING,
-    Reach,
-    pack,
-)
+from syno_lab.synthesis.reach import DEMANDS, EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, STRIDED, WAITING, Reach, pack
 from syno_lab.synthesis.rules import RULES, Rule, rules_for
 from syno_lab.synthesis.space import coefficient_products, merge_blocks, step_cost
 from syno_lab.synthesis.wishes import Wishes

@@ -152,11 +152,7 @@ def read(path: Path) -> Record:
 
 
 def replay(
-    record: Record,
-    *,
-    rules: Sequence[Rule] = RULES,
-    report: Report | None = None,
-    should_stop: Stop | None = None,
+    record: Record, *, rules: Sequence[Rule] = RULES, report: Report | None = None, should_stop: Stop | None = None
 ) -> Replay:
     """Draw the operators of ``record`` again, and compare them one by one.
 

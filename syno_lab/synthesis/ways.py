@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import OverTimeError, SynoError, TooLargeError
@@ -77,7 +77,7 @@ def shortest_way(
     """
     if state.is_complete:
         raise SynoError("nothing to suggest: this is an operator already")
-    budget = _steps_left(state)
+    budget = steps_left(state)
     space = tuple(rule for rule in rules if rule.kind == "space")
     attempts: list[tuple[tuple[Rule, ...], Callable[[State], bool], bool]] = [
         (rules, is_operator, True),
@@ -122,7 +122,7 @@ def random_way(
 
     Raises StoppedError when ``should_stop`` returns True, and SynoError if no way is found.
     """
-    budget = _steps_left(state)
+    budget = steps_left(state)
     effort = Effort(seconds, should_stop)
     search = _Search(rules, is_operator, effort, rng)
     try:
@@ -142,7 +142,7 @@ def random_way(
                 return Way(tuple(walk), is_canonical=True, is_shortest=False)
             # If no operator is near, another walk is cheaper than an exhaustive search.
             search.allowance = HOMEWARD if wandering else None
-            for limit in range(1, _steps_left(walked) + 1):
+            for limit in range(1, steps_left(walked) + 1):
                 rest = search.nearest(walked, limit)
                 if rest is not None:
                     return Way((*walk, *rest), is_canonical=True, is_shortest=False)
@@ -165,25 +165,19 @@ def _sampled(root: State, rng: random.Random, rules: tuple[Rule, ...], effort: E
     return None
 
 
+@dataclass(eq=False)
 class _Search:
     """A depth-first search from one state."""
 
-    def __init__(
-        self,
-        rules: tuple[Rule, ...],
-        is_end: Callable[[State], bool],
-        effort: Effort,
-        rng: random.Random | None = None,
-    ) -> None:
-        self.rules = rules
-        self.is_end = is_end
-        self.must_have_weights = is_end is is_operator
-        self.effort = effort
-        self.rng = rng
-        self.allowance: int | None = None  # The number of states that may still be examined; None: no limit.
-        self.dead: dict[State, int] = {}  # For each state, a number of steps that does not suffice to reach the end.
-        # Equal states can have reductions of other names, so a list is valid only for exactly these coordinates.
-        self.near: dict[tuple[State, tuple[Coordinate, ...]], list[tuple[int, Step]]] = {}
+    rules: tuple[Rule, ...]
+    is_end: Callable[[State], bool]
+    effort: Effort
+    rng: random.Random | None = None
+    allowance: int | None = None  # The number of states that may still be examined; None: no limit.
+    #: For each state, a number of steps that does not suffice to reach the end.
+    dead: dict[State, int] = field(default_factory=dict)
+    #: Equal states can have reductions of other names, so a list is valid only for exactly these coordinates.
+    near: dict[tuple[State, tuple[Coordinate, ...]], list[tuple[int, Step]]] = field(default_factory=dict)
 
     def is_over_budget(self, state: State) -> bool:
         """Return whether the end must be an operator, but no operator from this state is within the budgets."""
@@ -215,7 +209,7 @@ class _Search:
     def random_step(self, state: State) -> Step | None:
         """Draw a random canonical step after which the input may still be reached; None if there is none."""
         assert self.rng is not None
-        limit = _steps_left(state) - 1
+        limit = steps_left(state) - 1
         by_primitive: dict[str, list[tuple[int, Step]]] = {}
         for need, step in self._successors(state):
             if need < limit:  # with a spare step, as the distance is a lower bound
@@ -236,8 +230,8 @@ class _Search:
         self.effort.tick("looking for a way to the input")
         steps = self.near.get((state, state.data))
         if steps is None:
-            after, limit = distances_after(state, effort=self.effort), _steps_left(state)
-            least = state.spec.limits.min_weights - len(state.weights) if self.must_have_weights else 0
+            after, limit = distances_after(state, effort=self.effort), steps_left(state)
+            least = state.spec.limits.min_weights - len(state.weights) if self.is_end is is_operator else 0
             steps = []
             self.effort.make_room(*room_for_contractions(state))
             for step in proposals(state):
@@ -257,12 +251,13 @@ class _Search:
         return steps
 
 
-def _steps_left(state: State) -> int:
+def steps_left(state: State) -> int:
+    """Return the number of further steps that the budget allows."""
     return max(0, state.spec.limits.max_primitives - len(state.steps))
 
 
 def _nothing(state: State, should_stop: Stop | None) -> str:
-    budget = _steps_left(state)
+    budget = steps_left(state)
     if not budget:
         return (
             f"no step is left in the budget of {state.spec.limits.max_primitives}; undo some, or raise max_primitives"

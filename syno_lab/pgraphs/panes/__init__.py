@@ -12,7 +12,7 @@ from syno_lab.pgraphs.panes.costs import cost_pane
 from syno_lab.pgraphs.panes.image import Image, image_pane
 from syno_lab.pgraphs.panes.kernel import kernel_forms, kernel_pane
 from syno_lab.pgraphs.panes.program import Equations, Nests, equation_pane, graph_pane, loop_pane, nest_texts
-from syno_lab.pgraphs.panes.reach import Mixed, Neighbours, mixing_pane, near_pane, reach_pane
+from syno_lab.pgraphs.panes.reach import Mixed, Neighbours, mixing_data, near_pane, reach_pane
 from syno_lab.protocol import Pane
 
 
@@ -68,7 +68,7 @@ PANES: dict[str, Pane] = {
     "equation": Pane(equation_pane, _SIZED, _equation_forms, title="Equation"),
     "cost": Pane(cost_pane, _SIZED, cost_forms, title="Cost"),
     "reach": Pane(reach_pane, (*_SIZED, "element"), reach_forms, title="Receptive field"),
-    "mixing": Pane(mixing_pane, ("name",), _mixing_forms, title="Mixing"),
+    "mixing": Pane(lambda asked: mixing_data(asked.operator), ("name",), _mixing_forms, title="Mixing"),
     "kernel": Pane(kernel_pane, _SIZED, kernel_forms, title="Kernel"),
     "image": Pane(image_pane, (*_SIZED, "photo", "weights", "image"), _image_forms, title="On an image"),
     "near": Pane(near_pane, ("name",), _near_forms, title="Similar operators"),

@@ -55,11 +55,6 @@ def _terms(number: int) -> str:
     return f"read by {number:,} {plural(number, 'term')}"
 
 
-def mixing_pane(asked: Asked[Operator]) -> Mixed:
-    """See :func:`mixing_data`."""
-    return mixing_data(asked.operator)
-
-
 def mixing_data(operator: Operator) -> Mixed:
     """Return an operator's mixing matrix at generic sizes, and how it meets the wishes of its spec, as plain data.
 
