@@ -43,13 +43,13 @@ def test_a_public_name_has_a_short_signature_and_a_docstring(name: str, call: Ca
 
 def _later_methods() -> Iterator[tuple[type, str]]:
     for value in (sl.State, sl.Operator):
-        yield from ((value, name) for name in vars(value) if name in later.FILES)
+        yield from ((value, name) for name in dir(value) if name in later.FILES)
     yield sl.Sampler, "replace"
 
 
 @pytest.mark.parametrize(("value", "name"), list(_later_methods()))
 def test_a_method_has_the_signature_of_the_function_that_it_calls(value: type, name: str) -> None:
-    found = vars(value)[name]
+    found = inspect.getattr_static(value, name)
     if isinstance(found, property):
         return
     mine, theirs = inspect.signature(found), inspect.signature(later.function(name))
@@ -63,7 +63,7 @@ def test_a_method_has_the_signature_of_the_function_that_it_calls(value: type, n
 
 
 def test_every_function_of_a_later_room_is_called_by_a_method() -> None:
-    named = {name for value in (sl.State, sl.Operator) for name in vars(value)}
+    named = {name for value in (sl.State, sl.Operator) for name in dir(value)}
     assert set(later.FILES) == named & set(later.FILES) | {"replace", "mappings_of", "find_search", "trial_named"}
 
 

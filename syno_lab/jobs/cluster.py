@@ -34,6 +34,7 @@ from syno_lab.jobs.endpoint import Endpoint
 from syno_lab.processes import alive
 from syno_lab.processes.alone import take
 from syno_lab.processes.process import cores, last_line, module_command, own_environment, spawn
+from syno_lab.scratch import put
 
 #: The resources that the lab's own workers have.
 COUNTED = frozenset((SLOT, door.HOME))
@@ -295,13 +296,10 @@ class Cluster:
     def _keep(self, state: State, **changes: str | Numbers | None) -> State:
         """Replace fields of the state, write the file and return the new state."""
         state = msgspec.structs.replace(state, **changes, root=str(self._root))
-        temporary = self._file.with_suffix(".new")
         try:
-            with private.create(temporary) as file:
-                file.write(json.dumps(msgspec.to_builtins(state), indent=1).encode())  # some paths are not UTF-8
-            temporary.replace(self._file)
+            put(self._file, json.dumps(msgspec.to_builtins(state), indent=1).encode())  # some paths are not UTF-8
         except OSError as error:
-            raise JobError(f"{temporary} cannot be written to ({error.strerror or error}); make room there") from None
+            raise JobError(f"{self._file} cannot be written to ({error.strerror or error}); make room there") from None
         return state
 
     def _forget_others(self) -> None:

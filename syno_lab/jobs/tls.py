@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-from syno_lab import private
+from syno_lab.scratch import put
 
 #: The validity: from a time that is past on any clock, to the time that means "no expiry" (RFC 5280, section 4.1.2.5).
 _BEGIN, _END = datetime.datetime(2000, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59)
@@ -33,12 +33,8 @@ def make(path: Path) -> None:
         .sign(key, hashes.SHA256())
     )
     form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    with private.create(temporary, "xb") as file:
-        file.write(key.private_bytes(serialization.Encoding.PEM, *form))
-        file.write(certificate.public_bytes(serialization.Encoding.PEM))
-    temporary.replace(path)
+    encoding = serialization.Encoding.PEM
+    put(path, key.private_bytes(encoding, *form) + certificate.public_bytes(encoding))
 
 
 def environment(path: Path) -> dict[str, str]:

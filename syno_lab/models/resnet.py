@@ -124,7 +124,7 @@ class ImageNetResNet(nn.Module):
     ``num_classes``]. Raises SpecError for numbers below 1.
     """
 
-    def __init__(self, blocks: tuple[int, int, int, int], num_classes: int = 1000, in_channels: int = 3) -> None:
+    def __init__(self, blocks: tuple[int, ...], num_classes: int = 1000, in_channels: int = 3) -> None:
         super().__init__()
         check_counts("a residual network", num_classes=num_classes, in_channels=in_channels)
         self.conv1 = nn.Conv2d(in_channels, WIDTHS[0], 7, stride=2, padding=3, bias=False)
@@ -164,10 +164,9 @@ def resnet34(num_classes: int = 1000, in_channels: int = 3, blocks: int = 6) -> 
     return ImageNetResNet(_at_most(blocks, (3, 4, 6, 3)), num_classes, in_channels)
 
 
-def _at_most(most: int, blocks: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+def _at_most(most: int, blocks: tuple[int, ...]) -> tuple[int, ...]:
     check_counts("a residual network", blocks=most)
-    first, second, third, fourth = (min(most, count) for count in blocks)
-    return first, second, third, fourth
+    return tuple(min(most, count) for count in blocks)
 
 
 class AggregatedBlock(nn.Module):

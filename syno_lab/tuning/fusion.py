@@ -100,20 +100,13 @@ def _apply(schedule: Schedule, block: SBlockRV, stages: dict[str, int], sums: Co
             stage = schedule.get_sblock(name)
             schedule.compute_at(stage, blocks, preserve_unit_loops=True)
             if name not in sums:
-                _keep_rows(schedule, stage)
+                # TVM's postprocessor would make vectors of several rows of such a stage, for example a padded copy, and
+                # then divide the index of each element in a condition. TVM does not change a loop with an annotation.
+                schedule.annotate(own_loops(schedule, stage)[-1], "syno_lab.row", 1)
             work += part * cut.blocks
         else:
             work += steps
     return work / sum(stages.values())
-
-
-def _keep_rows(schedule: Schedule, stage: SBlockRV) -> None:
-    """Annotate the loop over a row of a stage without a sum, such as a padded copy, so that TVM does not change it.
-
-    TVM's postprocessor would make vectors of several rows, and then divide the index of each element in a condition.
-    Loops with an annotation stay unchanged.
-    """
-    schedule.annotate(own_loops(schedule, stage)[-1], "syno_lab.row", 1)
 
 
 def _stages(schedule: Schedule, block: SBlockRV) -> dict[str, SBlockRV]:

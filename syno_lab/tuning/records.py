@@ -308,17 +308,13 @@ def list_records(folder: str | os.PathLike[str]) -> list[dict[str, JSON]]:
         record = read_record(path)
         if record is None:
             continue
-        key = record.key
+        key: dict[str, JSON] = asdict(record.key) | {"binding": json.loads(record.key.binding)}
+        del key["program"]
         last = record.results[-1] if record.results else None
         rows.append(
             {
                 "label": last.label if last else "",
-                "fingerprint": key.fingerprint,
-                "binding": json.loads(key.binding),
-                "dtype": key.dtype,
-                "target": key.target,
-                "tvm": key.tvm,
-                "conditions": key.conditions,
+                **key,
                 "trials": len(record.trials),
                 "failed": sum(not trial.seconds for trial in record.trials),
                 "latency_ms": last.latency_ms if last else None,

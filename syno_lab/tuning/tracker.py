@@ -10,6 +10,7 @@ import select
 import socket
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, fields
@@ -200,10 +201,8 @@ def tracker_summary(host: str, port: int, deadline_s: float = 5.0) -> TrackerSum
         status, body = answer
         if status != _SUCCESS:
             raise ValueError(status)
-        totals: dict[str, int] = {}
         devices = [_device(server) for server in body["server_info"]]
-        for device in devices:
-            totals[device.key] = totals.get(device.key, 0) + 1
+        totals = Counter(device.key for device in devices)
         queues = {
             printable(str(key), _KEY): (int(queue["free"]), int(queue["pending"]))
             for key, queue in body["queue_info"].items()
@@ -212,7 +211,7 @@ def tracker_summary(host: str, port: int, deadline_s: float = 5.0) -> TrackerSum
         raise TrackerError(f"the RPC tracker at {host}:{port} sent an invalid summary") from None
     return TrackerSummary(
         tuple(
-            DeviceKey(key, queues.get(key, (0, 0))[0], totals.get(key, 0), queues.get(key, (0, 0))[1])
+            DeviceKey(key, queues.get(key, (0, 0))[0], totals[key], queues.get(key, (0, 0))[1])
             for key in sorted(totals.keys() | queues.keys())
         ),
         tuple(sorted(devices, key=lambda entry: (entry.key, entry.host, entry.port))),

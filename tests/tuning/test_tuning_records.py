@@ -132,7 +132,7 @@ def test_the_record_of_another_operator_is_refused(filled, tmp_path):
 
 def test_one_writer_at_a_time(filled, tmp_path):
     with open_record(tmp_path, KEY):
-        with pytest.raises(TuningError, match="another process is tuning this"), open_record(tmp_path, KEY):
+        with pytest.raises(TuningError, match="another process is tuning and writes"), open_record(tmp_path, KEY):
             pass
         with open_record(tmp_path, replace(KEY, tvm="0.28.0")) as other:
             assert other.trials == []
@@ -146,7 +146,7 @@ with open_record({str(tmp_path)!r}, KEY):
 """
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == b"mine\n"
-        with pytest.raises(TuningError, match="another process is tuning this"), open_record(tmp_path, KEY):
+        with pytest.raises(TuningError, match="another process is tuning and writes"), open_record(tmp_path, KEY):
             pass
         holder.send_signal(signal.SIGKILL)
         holder.wait()
