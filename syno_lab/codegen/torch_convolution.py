@@ -229,6 +229,7 @@ def open_window(lines: Lines, data: Factor, s: Sliding) -> None:
 def add_up(lines: Lines, factor: Factor, summed: Collection[Coordinate]) -> None:
     """Write the sum of ``factor`` over some of its coordinates: whole axes, blocks (pooling) and sliding windows."""
     blocks: list[tuple[Axis, Fused, Fused]] = []
+    rest: list[Axis] = []
     for axis in list(factor.axes):
         gone = [t for t in axis.terms if t.coordinate in summed]
         kept = [t for t in axis.terms if t.coordinate not in summed]
@@ -239,12 +240,14 @@ def add_up(lines: Lines, factor: Factor, summed: Collection[Coordinate]) -> None
             _slide(lines, factor, place, kept, gone)
             axis = factor.axes[place]  # without the windows
             gone = [t for t in axis.terms if t.coordinate in summed]
-        block, rest = fuse(gone), fuse(kept)
-        if axis.is_split and block and rest and block.step == 1 < block.size:
-            blocks.append((axis, rest, block))
+        block, left = fuse(gone), fuse(kept)
+        if axis.is_split and block and left and block.step == 1 < block.size:
+            blocks.append((axis, left, block))
         elif gone:
-            lines.take_apart(factor, place)
+            rest.append(axis)
     _pool(lines, factor, blocks)
+    for axis in rest:
+        lines.take_apart(factor, factor.axes.index(axis))
     places = [i for i, axis in enumerate(factor.axes) if all(c in summed for c in axis.coordinates)]
     if places:
         where = str(places[0]) if len(places) == 1 else str(tuple(places))
