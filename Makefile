@@ -6,9 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Options for the demo: make demo ARGS="--quick --data ../shared/data/cifar-10-batches-bin"
 ARGS ?=
-# The kernels of the tests are small: more threads than one only wait for each other, and for TVM's workers.
+# The kernels of the tests are small: more threads than one only wait for each other, and for TVM's workers. A process
+# that is given the same numbers again is forked, not started (tests/warm.py).
 # Compiled modules are kept, also where the machine says otherwise: every process of the tests would compile them again.
-TEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --timeout=300
+TEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --timeout=300
 # Two processes, each file whole in one of them: what a file works out once is worked out once.
 PARALLEL := -n 2 --dist loadfile
 # Notebooks are all in one file of tests, and know nothing of each other.

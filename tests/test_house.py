@@ -408,6 +408,7 @@ def test_all_python_of_the_manual_is_run() -> None:
 
 
 @pytest.mark.parametrize("page", EXAMPLES)
+@pytest.mark.warm
 def test_examples_run(page: str, tmp_path: Path) -> None:
     examples = re.findall(r"```python\n(.*?)```", _read(page), re.DOTALL)
     assert examples

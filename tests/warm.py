@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 #: Modules that are run in a fork, by ``python -P -m MODULE``.
-WARM = {"syno_lab.processes.worker", "syno_lab.jobs.child", "dask"}
+WARM = {"syno_lab.processes.worker", "syno_lab.processes.serve", "syno_lab.jobs.child", "dask"}
 #: What is run in a fork in tests marked ``warm``: ``python -m MODULE``, and programs by ``python -c``.
 PROGRAM = "syno_lab.cli"
 #: What a nursery imports: the long imports of these modules, and what torch imports at its first optimizer.
@@ -47,11 +47,15 @@ IMPORTS = (
     "syno_lab.jobs.child",
     "syno_lab.trial.run",
     "syno_lab.tuning.tune",
+    "tvm.rpc.server",
+    "tvm.rpc.tracker",
 )
 #: Variables that a library reads while it is imported: where one of them differs, the process is started.
 _READ_AT_IMPORT = ("LD_", "FAKETIME", "OMP_", "MKL_", "OPENBLAS_", "TVM_", "TORCH", "DASK_", "PYTHON")
-_READ_LATER = ("PYTHONUNBUFFERED", "PYTHONPATH")
-#: A long variable, so that /proc has room to show the environment of a fork: a job's processes are found by it.
+#: TVM reads its number of threads when it first runs operators.
+_READ_LATER = ("PYTHONUNBUFFERED", "PYTHONPATH", "TVM_NUM_THREADS")
+#: A long variable and a long argument, so that /proc has room for the environment of a fork and for its command: a
+#: job's processes are found by the former, a board's by the latter.
 _ROOM = "SYNO_LAB_TESTS_ROOM", "x" * 16_000
 
 _CLONE_PARENT, _CLONE_CHILD_SETTID, _CLONE_CHILD_CLEARTID = 0x8000, 0x0100_0000, 0x0020_0000
@@ -175,7 +179,7 @@ def _start_nursery() -> None:
     environment = {**os.environ, _ROOM[0]: _ROOM[1], "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with theirs:
         subprocess.Popen(
-            [sys.executable, "-P", __file__, str(theirs.fileno()), str(os.getpid())],
+            [sys.executable, "-P", __file__, str(theirs.fileno()), str(os.getpid()), _ROOM[1][:4_000]],
             pass_fds=[theirs.fileno()],
             env=environment,
         )
@@ -192,6 +196,7 @@ def _fork_nursery() -> None:
     _nursery.close()
     _nursery = None
     _follow(parent)
+    _show(["nursery"], {})  # a test that looks for the process by its command or its environment finds it alone
     # The nursery closes the process's files, because a reader of a pipe waits until every writer has closed it.
     nothing = os.open(os.devnull, os.O_RDWR)
     for file in range(3):
@@ -293,7 +298,7 @@ def _become(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None  # the imports have asked for it, and the environment names another folder
-    _show(environment)
+    _show(request["argv"], environment)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     is_direct = bool(environment.get("PYTHONUNBUFFERED"))
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
@@ -359,16 +364,17 @@ def _end(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _show(environment: Mapping[str, str]) -> None:
-    """Write the environment where the system shows it (``/proc/PID/environ``), the shortest variables first."""
+def _show(argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Write command and environment where the system shows them (``/proc/PID``), the shortest variables first."""
     fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-    begin, room = int(fields[47]), int(fields[48]) - int(fields[47])  # proc(5): env_start and env_end
-    text = b""
-    for name in sorted(environment, key=lambda name: len(environment[name])):
-        entry = os.fsencode(f"{name}={environment[name]}") + b"\0"
-        text += entry if len(text) + len(entry) < room else b""
-    ctypes.memset(begin, 0, room)
-    ctypes.memmove(begin, text, len(text))
+    variables = (f"{name}={value}" for name, value in sorted(environment.items(), key=lambda one: len(one[1])))
+    for first, entries in ((45, argv), (47, variables)):  # proc(5): arg_start and arg_end, env_start and env_end
+        begin, room = int(fields[first]), int(fields[first + 1]) - int(fields[first])
+        text = b""
+        for entry in map(os.fsencode, entries):
+            text += entry + b"\0" if len(text) + len(entry) + 1 < room else b""
+        ctypes.memset(begin, 0, room)
+        ctypes.memmove(begin, text, len(text))
 
 
 if __name__ == "__main__":

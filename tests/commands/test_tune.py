@@ -140,6 +140,7 @@ def test_parts_of_one_s_own_and_a_start_on_the_command_line(tmp_path, monkeypatc
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 def test_a_tuning_is_kept_and_compared(tmp_path, capsys):
     words = ["tune", "conv2d", "conv1x1", *SIZES, "--trials", "2", "--out", str(tmp_path), "--json", "-"]
     # In a process of its own, as a user runs it.

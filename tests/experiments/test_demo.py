@@ -27,11 +27,12 @@ def start(data: Path, out: Path) -> subprocess.Popen[str]:
     command = ["demo", "--quick", "--data", str(data), "--out", str(out), "--json", f"{out}.json"]
     # A session of its own, as a terminal gives one, so that the interrupt reaches what a Ctrl-C would reach.
     return subprocess.Popen(
-        [sys.executable, "-u", "-m", "syno_lab.cli", *command],
+        [sys.executable, "-m", "syno_lab.cli", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
 
 
@@ -43,6 +44,7 @@ def known(out: Path) -> dict[int, tuple[str, dict[str, object] | None]]:
 
 @pytest.mark.tvm
 @pytest.mark.timeout(900)
+@pytest.mark.warm
 def test_a_demo_that_is_interrupted_and_killed_goes_on_to_its_end(
     real_data: Callable[[str], Path], tmp_path: Path, rng: random.Random
 ) -> None:

@@ -212,6 +212,7 @@ def one_line(errors: str) -> str:
     ],
     ids=["a disk", "a limit"],
 )
+@pytest.mark.warm
 def test_a_disk_that_fills_up_ends_a_search_in_one_line(
     is_mounted: bool, tmp_path: Path, undisturbed: list[tuple[str, str, float | None]]
 ) -> None:

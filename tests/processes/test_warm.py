@@ -27,7 +27,9 @@ os.write(int(sys.argv[1]), b"through a pipe")
 print(json.dumps({
     "parent": os.getppid(), "is_leader": os.getsid(0) == pid, "group": os.getpgrp() if os.getsid(0) != pid else 0,
     "arguments": sys.argv, "folder": os.getcwd(), "path": sys.path[0], "mine": os.environ["MINE"], "umask": os.umask(0),
-    "temporary": tempfile.gettempdir(), "variables": sorted(os.environ), "shown": shown[0].decode(), "input": sys.stdin.read(), "name": __name__,
+    "temporary": tempfile.gettempdir(), "variables": sorted(os.environ), "shown": shown[0].decode(),
+    "input": sys.stdin.read(), "name": __name__,
+    "command": [word for word in open("/proc/self/cmdline").read().split("\\0") if word],
     "files": sorted(int(name) for name in os.listdir("/proc/self/fd"))[:3],
 }))
 print("an error", file=sys.stderr)
@@ -69,7 +71,7 @@ def test_it_has_what_a_started_one_has(is_leader: bool, tmp_path: Path) -> None:
             assert pipe.read() == "through a pipe"
         assert (done.returncode, done.stderr) == (0, "an error\n")
         facts = json.loads(done.stdout)
-        assert facts["arguments"].pop() == str(writer)
+        assert facts["arguments"].pop() == facts["command"].pop() == str(writer)
         found.append(facts)
     assert found[0] == found[1]
     assert found[0]["parent"] == os.getpid()
@@ -104,6 +106,16 @@ def test_it_is_a_fork_that_has_torch_and_can_fork_others() -> None:
     assert "False" in ran(inner).stdout, "only the test's own programs are forked"
     with warm.forking("none"):
         assert ran(program).stdout == "False\n"
+
+
+@pytest.mark.tvm
+def test_tvm_takes_its_number_of_threads_from_the_fork_s_own_environment() -> None:
+    program = """
+from syno_lab.processes.light import import_tvm
+print(import_tvm().get_global_func("runtime.NumThreads")())
+"""
+    for threads in ("1", "2"):
+        assert ran(program, env={**os.environ, "TVM_NUM_THREADS": threads}).stdout == f"{threads}\n"
 
 
 def test_without_its_nursery_it_is_started() -> None:

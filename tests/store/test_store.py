@@ -47,6 +47,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "results.sqlite"
 
 
+def test_a_store_of_users_waits_until_a_write_is_on_the_disk(path: Path) -> None:
+    """In a process of its own: the stores of the tests' own processes wait for no disk (`conftest.py`)."""
+    program = """
+import sys
+from pathlib import Path
+from syno_lab.store.database import Database
+print(*Database(Path(sys.argv[1]))._connection.execute("PRAGMA synchronous").fetchone())
+"""
+    words = [sys.executable, "-c", program, str(path)]
+    assert subprocess.run(words, capture_output=True, text=True, check=True, timeout=240).stdout == "2\n"  # FULL
+
+
 class TestKeeps:
     def test_a_folder_holds_one_store_and_nothing_half_made(self, tmp_path: Path) -> None:
         with Store.open(tmp_path) as store:

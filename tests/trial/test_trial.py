@@ -153,6 +153,7 @@ run_trial(msgspec.json.decode(sys.argv[1], type=TrialRequest), folder=Path(sys.a
 """
 
 
+@pytest.mark.warm
 def test_a_killed_trial_goes_on_to_the_outcome_of_one_that_was_not(tmp_path):
     request = asked(operator=conv1x1(), epochs=3, keep_predictions=True)
     text = msgspec.json.encode(request).decode()

@@ -188,6 +188,7 @@ def test_an_interrupt_in_the_middle(board, marked, tmp_path):
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 def test_a_parent_killed_in_the_middle(board, marked, tmp_path):
     script = textwrap.dedent(f"""
         import sys

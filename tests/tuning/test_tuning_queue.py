@@ -147,6 +147,7 @@ def test_a_queue_on_two_boards(boards, tmp_path):
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 def test_a_tuning_goes_on_after_a_kill(boards, tmp_path):
     script = textwrap.dedent(f"""
         from syno_lab.tuning import tune
