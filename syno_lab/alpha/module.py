@@ -174,8 +174,6 @@ def to_torch(graph: Graph, traced: Graph | None = None) -> nn.Module:
 
 
 class _Builder:
-    """The builder of a module from a graph."""
-
     def __init__(self, graph: Graph, origin: Origin | None) -> None:
         self.graph, self.origin = graph, origin
         of_inputs = [tuple(range(len(shape))) for shape in graph.inputs]

@@ -19,8 +19,9 @@ from syno_lab.alpha.edits import EditRecord, Variant, record_of_edit, variant_of
 from syno_lab.alpha.files import MAX_BYTES, NetworkRecord, network_of, record_of_network
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Shape
+from syno_lab.common.size import bound_size
 from syno_lab.errors import FormatError, SpecError
-from syno_lab.inputs import positive, quoted
+from syno_lab.inputs import quoted
 from syno_lab.protocol import FLOAT32_BYTES, Binding
 from syno_lab.versioned import read_versioned
 
@@ -79,9 +80,7 @@ class NetworkOperator:
     def complete_binding(self, binding: Binding | None = None, /) -> dict[str, int]:
         """Return N, by default the network's batch size. Raises SpecError unless N is an integer from 1 up."""
         batch = (binding or {}).get("N", self.graph.inputs[0][0])
-        if positive(batch) is None:
-            raise SpecError(f"αNAS: expected a whole number from 1 up for N, found {quoted(batch)}")
-        return {"N": batch}
+        return {"N": bound_size(batch, "N", "αNAS")}
 
     def at(self, binding: Binding | None = None, /) -> Graph:
         """Return the graph for a batch of N. Raises SpecError where an operation fixes the batch size."""

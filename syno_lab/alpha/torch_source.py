@@ -111,8 +111,6 @@ def module_of(operator: NetworkOperator, bound: dict[str, int], **options: bool)
 
 
 class _Writer:
-    """The writer of a graph's source."""
-
     def __init__(self, graph: Graph) -> None:
         if len(graph.inputs) != 1 or len(graph.outputs) != 1:
             counts = f"{len(graph.inputs)} and {len(graph.outputs)}"

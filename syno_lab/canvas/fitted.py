@@ -25,8 +25,9 @@ from syno_lab.canvas.kernel import Kernel
 from syno_lab.canvas.places import NO_BUDGET, Budget, Place, group_choices_of, places_of
 from syno_lab.canvas.reference import at_place
 from syno_lab.canvas.torch_source import to_torch, to_torch_source
+from syno_lab.common.size import bound_size
 from syno_lab.errors import SpecError
-from syno_lab.inputs import MOST_DIGITS, positive, quoted
+from syno_lab.inputs import positive, quoted
 from syno_lab.protocol import FLOAT32_BYTES, Binding
 
 if TYPE_CHECKING:
@@ -105,26 +106,16 @@ class Fitted:
         bound: dict[str, int] = {}
         for name in OUTER:
             value = sizes.get(name, 1 if name == "N" else defaults.get(name))
-            number = positive(value)
             if value is None:
                 raise SpecError(f"Canvas: no value for {name}: bind it to a size of the convolution that is replaced")
-            if number is None:
-                raise SpecError(
-                    f"Canvas: expected a whole number from 1 up for {name}, found {quoted(value)}; "
-                    f"at most {MOST_DIGITS} digits are read"
-                )
-            bound[name] = number
+            bound[name] = bound_size(value, name, "Canvas")
         place = place_in(bound)
         if "C" in sizes and (sizes["C"] != place.channels or not {"C_in", "C_out"} <= sizes.keys()):
             actual = ", ".join(f"{name}={quoted(sizes[name])}" for name in ("C", "C_in", "C_out") if name in sizes)
             raise SpecError(f"Canvas: expected C_in and C_out, and no C but the smaller of them, found {actual}")
         missing = [name for name in self.kernel.free if name not in sizes]
         chosen = {"G": self.groups, **(self._solution(place) if missing else {}), **sizes}
-        for name in self.inner:
-            number = positive(chosen[name])
-            if number is None:
-                raise SpecError(f"Canvas: expected a whole number from 1 up for {name}, found {quoted(chosen[name])}")
-            bound[name] = number
+        bound |= {name: bound_size(chosen[name], name, "Canvas") for name in self.inner}
         template = self.kernel.complete_binding(_at(bound)[1])
         for shape in self.kernel.shapes:
             elements = shape.volume.at(template)

@@ -39,8 +39,9 @@ from syno_lab.canvas.shape import (
     variables_of,
 )
 from syno_lab.common.canonical import Vertex, least_form
+from syno_lab.common.size import bound_size
 from syno_lab.errors import PrimitiveError, SpecError
-from syno_lab.inputs import positive, quoted
+from syno_lab.inputs import quoted
 from syno_lab.protocol import FLOAT32_BYTES, Binding
 
 #: The limit of nodes of one draft; the paper's kernels have up to 12.
@@ -371,9 +372,7 @@ class Kernel:
         """
         bound: dict[str, int] = {}
         for name in self.variables:
-            number = positive(binding.get(name))
-            if number is None:
-                raise SpecError(f"expected a whole number from 1 up for {name}, found {quoted(binding.get(name))}")
+            number = bound_size(binding.get(name), name)
             if name in ("KH", "KW") and number % 2 == 0:
                 raise SpecError(f"expected an odd number for {name}, found {number}: a window has a middle")
             bound[name] = number

@@ -17,7 +17,7 @@ from operator import add, index, sub
 from typing import TYPE_CHECKING
 
 from syno_lab.errors import SpecError
-from syno_lab.inputs import LARGEST_SIZE, QUOTED, integer, printable, quoted
+from syno_lab.inputs import LARGEST_SIZE, MOST_DIGITS, QUOTED, integer, positive, printable, quoted
 
 if TYPE_CHECKING:
     import sympy
@@ -226,6 +226,15 @@ def product(sizes: Iterable[Size], symbols: Symbols) -> Size:
 def value(sizes: Iterable[Size], binding: Mapping[str, int]) -> int:
     """Count the elements of a tensor of this shape for a binding."""
     return prod(size.at(binding) for size in sizes)
+
+
+def bound_size(value: object, name: str, system: str = "") -> int:
+    """Return the integer to which a binding binds ``name``. Raises SpecError unless it is whole and 1 or more."""
+    number = positive(value)
+    if number is None:
+        found = f"found {quoted(value)}; at most {MOST_DIGITS} digits are read"
+        raise SpecError(f"{system and f'{system}: '}expected a whole number from 1 up for {name}, {found}")
+    return number
 
 
 def parse_size(text: str, symbols: Symbols) -> Size:

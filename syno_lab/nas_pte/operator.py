@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from syno_lab.common.size import bound_size
 from syno_lab.drawing.render import accessible_svg
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.generated import module_of
-from syno_lab.inputs import MOST_DIGITS, positive, quoted
+from syno_lab.inputs import quoted
 from syno_lab.nas_pte.parts import PARTS, WINDOW, Part, binding_of, check_shapes, parts_fingerprint, reference
 from syno_lab.protocol import FLOAT32_BYTES, Binding
 from syno_lab.versioned import read_versioned
@@ -75,16 +76,7 @@ class NasPteOperator:
     def complete_binding(self, binding: Binding | None = None, /) -> dict[str, int]:
         """Return N, C_in, C_out, H and W of ``binding``. Raises SpecError for a missing or invalid value."""
         sizes = dict(binding or {})
-        bound: dict[str, int] = {}
-        for name in VARIABLES:
-            size = positive(sizes.get(name))
-            if size is None:
-                raise SpecError(
-                    f"{self.name}: expected a whole number from 1 up for {name}, found {quoted(sizes.get(name))}; "
-                    f"at most {MOST_DIGITS} digits are read"
-                )
-            bound[name] = size
-        return bound
+        return {name: bound_size(sizes.get(name), name, self.name) for name in VARIABLES}
 
     def rows(self, binding: Binding | None = None, /) -> int:
         """Return the number of computed rows: H, or half of H (rounded up) if the operator is ``latency_only``."""
