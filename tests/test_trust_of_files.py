@@ -195,7 +195,6 @@ REASONS: dict[str, dict[str, str]] = {
         "reference tvm.compile": "a program of ours",
         "read_database JSONDatabase": "parsed only, in a process that may crash",
     },
-    "syno_lab/tuning/sums.py": {"_nodes getattr by name": "fields of a value"},
     "syno_lab/processes/light.py": {
         "import_tvm import_module": "TVM",
         "import_xgboost import_module": "XGBoost",
