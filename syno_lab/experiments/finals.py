@@ -11,12 +11,18 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from syno_lab.errors import SearchError, TrainingError
+from syno_lab.blame import said_by
+from syno_lab.errors import SearchError, SynoError, TrainingError
+from syno_lab.experiments.loop import Begun
 from syno_lab.experiments.runner import Report, Runner, Stopped, train_all
 from syno_lab.experiments.settings import SearchSettings
-from syno_lab.trial import TrialOutcome
+from syno_lab.reports.searched import Searched
+from syno_lab.store.latencies import Times
+from syno_lab.store.rungs import BASELINE
+from syno_lab.trial import TrialOutcome, TrialRequest
 from syno_lab.trial.compare import Comparison, compared
 from syno_lab.trial.machine import one_machine
+from syno_lab.trial.meter import times_in_turns
 
 #: The first seed of finals. Trainings before the finals use seeds from 0 on.
 FIRST_FINAL_SEED = 1000
@@ -104,3 +110,42 @@ def against(settings: SearchSettings, baselines: list[TrialOutcome], operators: 
     """
     training = msgspec.structs.replace(settings.training, holdout=None)
     return compared(training, list(settings.seeds), baselines, operators, within=settings.equal_within)
+
+
+def timed(
+    search: Begun, found: Searched, finalists: Mapping[str, int], rivals: Mapping[str, TrialRequest], limit_s: float
+) -> Searched:
+    """Return the result ``found`` with the times of the compared networks and the baseline; store those of the trials.
+
+    The times are measured in turns, for about ``limit_s`` wall seconds, unless an earlier result has them. If a network
+    fails here, for example for lack of memory, ``not_compared`` has the reason. ``finalists`` has the trials of the
+    comparisons.
+    """
+    plain = msgspec.structs.replace(search.settings.training, operator=None)
+    wanted: dict[int | str, TrialRequest] = {BASELINE: plain} | {title: rivals[title] for title in found.rivals}
+    for number in (finalists[name] for name in found.comparisons):
+        wanted[number] = msgspec.structs.replace(plain, operator=search.log.trial(number).operator)
+    before = search.ended
+    times: dict[int | str, Times] = {BASELINE: before.baseline.times or {}}
+    times |= {number: one.times for number, one in before.finals.items()}
+    times |= {title: one.times for title, one in before.rivals.items()}
+    if not found.comparisons:
+        return found
+    try:
+        if not all(map(times.get, wanted)):
+            times = times_in_turns(wanted, limit_s)
+            for number in {*map(finalists.__getitem__, found.comparisons)}:
+                for target, value in times[number].items():
+                    search.log.record_latency(number, target, {"latency_ms": value})
+    except (SynoError, RuntimeError, ValueError) as error:
+        return msgspec.structs.replace(found, not_compared=found.not_compared | {"the time": said_by(error)})
+
+    def clocked(one: Comparison, key: int | str) -> Comparison:
+        return msgspec.structs.replace(one, times=times[key], baseline_times=times[BASELINE])
+
+    return msgspec.structs.replace(
+        found,
+        baseline=msgspec.structs.replace(found.baseline, times=times[BASELINE]),
+        comparisons={name: clocked(one, finalists[name]) for name, one in found.comparisons.items()},
+        rivals={title: clocked(one, title) for title, one in found.rivals.items()},
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from syno_lab.errors import TrainingError
-from syno_lab.experiments.finals import against
+from syno_lab.experiments.finals import against, timed
 from syno_lab.experiments.loop import Begun
 from syno_lab.experiments.plan import FINALISTS, Funnel, as_begun
 from syno_lab.experiments.rung_driver import RungDriver
@@ -24,9 +24,9 @@ from syno_lab.reports.searched import IN_RUNGS, NOT_SAID, RUNGS_STATUS, Point, R
 from syno_lab.reports.why import write_pages
 from syno_lab.store import SearchLog, SearchTrial, Store
 from syno_lab.store.outcomes import Comparison
-from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungTraining
+from syno_lab.store.rungs import BASELINE, FINAL, RIVALS, TIMES, TIMING, RungTraining
 from syno_lab.store.verdicts import Verdict, sentence
-from syno_lab.trial import TrialOutcome
+from syno_lab.trial import TrialOutcome, TrialRequest
 from syno_lab.trial.rungs import rungs_of
 from syno_lab.versioned import JSON
 
@@ -117,15 +117,29 @@ def _result(search: Begun, driver: RungDriver, process_s: float) -> Searched:
     finalists = {name: top.number for name, top in (tops | {"known": driver.best_known()}).items() if top is not None}
     comparisons: dict[str, Comparison] = {}
     not_compared = {}
-    for name, number in finalists.items():
-        finals = _finals(trainings, number)
-        pairs = [(first, second) for first in baselines for second in finals if first.seed == second.seed]
+    rivals: dict[str, Comparison] = {}
+
+    def compare(name: str, trained: Sequence[TrialOutcome], into: dict[str, Comparison]) -> None:
+        pairs = [(first, second) for first in baselines for second in trained if first.seed == second.seed]
         if pairs:
             paired = msgspec.structs.replace(settings, seeds=tuple([first.seed for first, _ in pairs]))
             try:
-                comparisons[name] = against(paired, [first for first, _ in pairs], [second for _, second in pairs])
+                into[name] = against(paired, [first for first, _ in pairs], [second for _, second in pairs])
             except TrainingError as error:
                 not_compared[name] = str(error)
+
+    for name, number in finalists.items():
+        compare(name, _finals(trainings, number), comparisons)
+    requests: dict[str, TrialRequest] = {}
+    for name, (number, title, rival) in driver.rivals.items():
+        compare(title, _finals(trainings, number, f"{RIVALS}: {name}"), rivals)
+        if isinstance(rival, str):
+            not_compared[title] = rival
+        elif title in rivals:
+            requests[title] = rival
+        else:
+            reasons = [row.reason for row in trainings if (row.number, row.rung) == (number, f"{RIVALS}: {name}")]
+            not_compared.setdefault(title, "".join(reasons) or "a fifth of the minutes is too short for its training")
 
     def point(score: Score) -> Point:
         trial = trials[score.number]
@@ -142,7 +156,7 @@ def _result(search: Begun, driver: RungDriver, process_s: float) -> Searched:
         return msgspec.structs.replace(record, replaced_ratio=space.replaced_share(trial.flops), rungs=measured)
 
     best = {name: finalist(score) for name, score in tops.items()}
-    return Searched(
+    found = Searched(
         settings=search.said_settings,
         trials=len(trials),
         states=dict(Counter(trial.state for trial in trials.values())),
@@ -158,17 +172,23 @@ def _result(search: Begun, driver: RungDriver, process_s: float) -> Searched:
         finalists=finalists,
         comparisons=comparisons,
         not_compared=not_compared,
-        verdict=verdict(best, comparisons),
+        rivals=rivals,
         front=tuple(map(point, driver.scores(driver.rungs[-1]))),
         recorded=search.recorded(driver.known, passed),
     )
+    found = timed(search, found, finalists, requests, driver.plan.part(TIMES).seconds / settings.workers)
+    return msgspec.structs.replace(found, verdict=verdict(best, found.comparisons, found.rivals))
 
 
-def verdict(best: Mapping[str, Point | None], comparisons: Mapping[str, Comparison]) -> str:
+def verdict(
+    best: Mapping[str, Point | None], comparisons: Mapping[str, Comparison], rivals: Mapping[str, Comparison]
+) -> str:
     """Return the verdict on the best discovered operator, within the largest share of FLOPs that has an operator."""
     if not any(best.values()):
         return str(Verdict.none_found)
-    return next((sentence(comparisons[name]) for name in best if name in comparisons), str(Verdict.untrained))
+    line = next((sentence(comparisons[name]) for name in best if name in comparisons), str(Verdict.untrained))
+    words = [f"{title} {one.texts[0]}" for title, one in rivals.items()]
+    return f"{line}; rivals on one seed: {', '.join(words)}" if words else line
 
 
 def times(settings: SearchSettings, driver: RungDriver, trainings: Sequence[RungTraining], process_s: float) -> Taken:
@@ -176,7 +196,7 @@ def times(settings: SearchSettings, driver: RungDriver, trainings: Sequence[Rung
     total = settings.workers * driver.search_s
     spent: defaultdict[str, float] = defaultdict(float)
     for training in trainings:
-        name = "baseline" if training.number == BASELINE else training.rung
+        name = "baseline" if training.number == BASELINE else training.part
         spent["timing" if training.rung == TIMING else name] += training.spent("cpu_s")
     spent["draws"] = driver.funnel.draws["seconds"]
     shares = {name: seconds / total for name, seconds in spent.items()}
@@ -189,7 +209,7 @@ def times(settings: SearchSettings, driver: RungDriver, trainings: Sequence[Rung
     )
 
 
-def _finals(trainings: Sequence[RungTraining], number: int) -> list[TrialOutcome]:
+def _finals(trainings: Sequence[RungTraining], number: int, rung: str = FINAL) -> list[TrialOutcome]:
     """Return the final trainings of a trial that have finished, in the order of their seeds."""
-    rows = sorted((row for row in trainings if row.rung == FINAL and row.number == number), key=lambda row: row.seed)
+    rows = sorted((row for row in trainings if row.rung == rung and row.number == number), key=lambda row: row.seed)
     return [TrialOutcome.from_dict(row.outcome) for row in rows if row.state == "finished"]

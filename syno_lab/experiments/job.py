@@ -14,10 +14,11 @@ import msgspec
 from syno_lab import private
 from syno_lab.errors import SearchError, SynoError
 from syno_lab.experiments.driver import Driver
-from syno_lab.experiments.finals import against, baselines_beside, train_on_seeds
+from syno_lab.experiments.finals import against, baselines_beside, timed, train_on_seeds
 from syno_lab.experiments.in_rungs import run_in_rungs
 from syno_lab.experiments.loop import Begun
 from syno_lab.experiments.own_choice import bring_choice
+from syno_lab.experiments.plan import TIMES_SHARE
 from syno_lab.experiments.rung_worker import JobWorkers, LocalWorkers
 from syno_lab.experiments.runner import LOOK_S, JobRunner, LocalRunner, Report, Runner, Stopped
 from syno_lab.experiments.settings import SearchSettings
@@ -236,6 +237,8 @@ def run_search(
         front=tuple([point(trial) for trial in log.front(("accuracy", "flops"))]),
         recorded=search.recorded(driver.known, ended),
     )
+    numbers = {name: best.number for name, best in compared.items()}
+    result = timed(search, result, numbers, {}, TIMES_SHARE * 60 * (settings.minutes or 5.0))
     plain = search.end(result, TRAINED)
     show(msgspec.structs.replace(status, end=end))
     return plain

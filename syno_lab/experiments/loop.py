@@ -13,9 +13,9 @@ import msgspec
 from syno_lab.experiments.runner import Report
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
-from syno_lab.experiments.watching import PERIOD_S, RESULT_FILE, SETTINGS_FILE, Board, read_status
+from syno_lab.experiments.watching import PERIOD_S, RESULT_FILE, SETTINGS_FILE, Board, read_json, read_status
 from syno_lab.protocol import Operator, SearchStep
-from syno_lab.reports.searched import Baseline, Point, Recorded, Searched, Settings
+from syno_lab.reports.searched import Baseline, Point, Recorded, Searched, Settings, searched
 from syno_lab.search import Candidate, Search
 from syno_lab.search.descent import Stop, never
 from syno_lab.store import SearchLog, SearchTrial, Store
@@ -58,6 +58,11 @@ class Begun:
     def said_settings(self) -> Settings:
         """All settings. The returned type declares only the settings that readers of a result use."""
         return cast(Settings, self.settings)
+
+    @property
+    def ended(self) -> Searched:
+        """The result of an earlier process of the search; empty where there is none."""
+        return searched(read_json(self.board.folder / RESULT_FILE))
 
     def end(self, result: Searched, fields: Sequence[str]) -> dict[str, JSON]:
         """Write these fields of the result, with the path of the folder, and return the written data."""

@@ -12,11 +12,12 @@ from math import floor
 import msgspec
 
 from syno_lab.errors import SearchError
+from syno_lab.experiments.rivals import NAMES
 from syno_lab.inputs import quoted
 from syno_lab.models.rungs import Rung
 from syno_lab.reports.searched import Amount, Counts, Plan, PlanPart
 from syno_lab.reports.searched import Funnel as SaidFunnel
-from syno_lab.store.rungs import BASELINE, CONFIRM, RungTraining
+from syno_lab.store.rungs import BASELINE, CONFIRM, RIVALS, TIMES, RungTraining
 
 #: The shares of the time before the finals: drawing and probing, each rung, and more seeds for the last rung's best
 #: operators. Later rungs train fewer operators, for longer. The shares follow a half-hour run on ResNet-20 that drew
@@ -28,6 +29,10 @@ CONFIRM_SHARE = 0.13
 MORE_SEEDS = 2
 #: The number of operators in the finals, beside the baseline: the best within each share of the FLOPs.
 FINALISTS = 2
+#: The share of the minutes in which the times of the finalists and the baseline are measured, at the end.
+TIMES_SHARE = 0.02
+#: The largest share of the time that the rivals may take.
+RIVALS_SHARE = 0.2
 #: The largest share of the time that the finals may take.
 MOST_FINALS = 0.6
 #: The fewest operators on a rung. With fewer operators a rung decides nothing.
@@ -82,6 +87,7 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
     full_s = each_s[rungs[-1].name]
     finals = PlanPart("finals", seeds * FINALISTS, SLOWER * full_s, seeds * FINALISTS * SLOWER * full_s)
     baseline = PlanPart("baseline", seeds, full_s, seeds * full_s)
+    times = PlanPart(TIMES, 0, 0.0, TIMES_SHARE * total * (seeds > 0))
     last = finals.seconds + baseline.seconds
     if last > MOST_FINALS * total:
         raise SearchError(
@@ -89,16 +95,21 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
             f"{last / workers / 60:.0f} minutes ({seeds} seeds of the baseline and of {FINALISTS} operators, "
             f"{full_s:.0f} s each or more); give --minutes more, or --seeds fewer"
         )
-    rest = total - last
     shares = [*RUNG_SHARES[: len(rungs) - 1], RUNG_SHARES[-1]] if len(rungs) > 1 else [sum(RUNG_SHARES)]
     all_shares = DRAWS_SHARE + sum(shares) + CONFIRM_SHARE
+    ones = [rung.seeds * SLOWER * each_s[rung.name] for rung in rungs]
+    needed_s = max(FEWEST * one_s * all_shares / share for one_s, share in zip(ones, shares, strict=True))
+    rest = total - last - times.seconds
+    most_s = min(RIVALS_SHARE * total, rest - needed_s)  # the rungs come before the rivals
+    count = min(len(NAMES), max(0, int(most_s / finals.each_s - 1e-6))) if seeds else 0
+    rivals = PlanPart(RIVALS, count, finals.each_s, count * finals.each_s)
+    rest -= rivals.seconds
     parts = [baseline, PlanPart("draws", 0, 0.0, rest * DRAWS_SHARE / all_shares)]
-    for rung, share in zip(rungs, shares, strict=True):
-        one_s = rung.seeds * SLOWER * each_s[rung.name]
+    for rung, one_s, share in zip(rungs, ones, shares, strict=True):
         seconds = rest * share / all_shares
         trainings = floor(seconds / one_s)
         if trainings < FEWEST:
-            needed = (FEWEST * one_s * all_shares / share + last) / workers / 60
+            needed = (FEWEST * one_s * all_shares / share + last) / workers / 60 / (1 - TIMES_SHARE)
             raise SearchError(
                 f"minutes: expected at least {needed:.0f} for the rung {quoted(rung.name)}, found {minutes:g}: "
                 f"it would train {trainings} operators"
@@ -106,7 +117,8 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
         parts.append(PlanPart(rung.name, trainings, one_s, seconds, rung.measure))
     seconds = rest * CONFIRM_SHARE / all_shares
     parts.append(PlanPart(CONFIRM, floor(seconds / finals.each_s), finals.each_s, seconds))
-    return Plan(sum(part.seconds for part in (*parts, finals)) / workers / 60, workers, (*parts, finals))
+    parts += [finals, rivals, times]
+    return Plan(sum(part.seconds for part in parts) / workers / 60, workers, tuple(parts))
 
 
 class Funnel(SaidFunnel):

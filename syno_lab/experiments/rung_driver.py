@@ -18,6 +18,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from math import ceil, inf
 
 import msgspec
@@ -26,6 +27,7 @@ from syno_lab.errors import SearchError
 from syno_lab.experiments.evidence import FIRST_TRAININGS, check, evidence_of
 from syno_lab.experiments.loop import Loop
 from syno_lab.experiments.plan import FEWEST, MORE_SEEDS, Funnel, plan_for, worthwhile
+from syno_lab.experiments.rivals import NAMES, rival_of
 from syno_lab.experiments.rung_worker import TIMING_STEPS, Workers, is_timed
 from syno_lab.experiments.runner import Stopped
 from syno_lab.experiments.survivors import Score, survivors
@@ -34,7 +36,7 @@ from syno_lab.inputs import quoted
 from syno_lab.models.rungs import Rung
 from syno_lab.reports.searched import RUNGS_STATUS, Evidence, Plan, Searched
 from syno_lab.search import Candidate, Elite, EliteSearch, Search
-from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TAKEN, TIMING, WAITING, RungTraining
+from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, RIVALS, TAKEN, TIMES, TIMING, WAITING, RungTraining
 from syno_lab.systems import read_operator
 from syno_lab.training.limits import projected_s
 from syno_lab.trial import TrialOutcome, TrialRequest
@@ -321,7 +323,10 @@ class RungDriver(Loop):
         for seed in self.settings.seeds:  # each seed in turn, because time may run out
             for number in (BASELINE, *finalists):
                 self.queue.queue(number, FINAL, seed, _FIRST)
-        self._wait(lambda: all(training.is_ended for training in self._all(FINAL)))
+        trained = [(row[0], name) for name, row in self.rivals.items() if isinstance(row[2], TrialRequest)]
+        for number, name in trained[: self.plan.part(RIVALS).trainings]:
+            self.queue.queue(number, f"{RIVALS}: {name}", self.settings.seeds[0], _LAST)
+        self._wait(lambda: all(row.is_ended for row in self.queue.current() if row.part in (FINAL, RIVALS)))
         if open_ := sum(not training.is_ended for training in self._all(FINAL)):
             self.end_reason = f"its minutes were over before {open_} of {len(self._all(FINAL))} trainings of the finals"
 
@@ -329,6 +334,21 @@ class RungDriver(Loop):
         """Return the numbers of the best discovered operator within each share, and of the best known operator."""
         best = [*map(self.best_within, self.shares), self.best_known()]
         return list(dict.fromkeys(score.number for score in best if score is not None))
+
+    @cached_property
+    def rivals(self) -> dict[str, tuple[int, str, TrialRequest | str]]:
+        """The rivals of the best operator within the largest share, by name: its number, and the :func:`.rival_of`."""
+        best = next(filter(None, map(self.best_within, self.shares)), None)
+        if best is None or not self.settings.seeds:
+            return {}
+        texts = {self.log.trial(number).operator: number for number in (best.number, *self.finalists())}
+        request = msgspec.structs.replace(self.settings.training, operator=next(iter(texts)))
+        found: dict[str, tuple[int, str, TrialRequest | str]] = {}
+        for name in NAMES:
+            title, rival = rival_of(name, request)
+            of = None if isinstance(rival, str) else texts.get(rival.operator or "")
+            found[name] = best.number, title, rival if of is None else f"it is trial {of} of the finals"
+        return found
 
     def best_within(self, share: float) -> Score | None:
         """Return the best discovered operator within a share of the FLOPs; of equally good operators, the cheaper.
@@ -502,7 +522,8 @@ class RungDriver(Loop):
     def _finals_s(self) -> float:
         """Return the worker seconds that the finals still need: for the finalists and the baseline's missing seeds."""
         ended = sum(1 for training in self._all(FINAL) if training.is_ended and training.number == BASELINE)
-        return (len(self.settings.seeds) - ended) * self.plan.part("baseline").each_s + self.plan.part("finals").seconds
+        planned_s = sum(self.plan.part(name).seconds for name in ("finals", RIVALS, TIMES))
+        return (len(self.settings.seeds) - ended) * self.plan.part("baseline").each_s + planned_s
 
     @property
     def _is_late(self) -> bool:
@@ -545,7 +566,8 @@ class RungDriver(Loop):
         self._show()
 
     def _check_failures(self, least: int = ENOUGH) -> None:
-        new = [row for row in self.queue.current() if row.is_ended and row.number not in {BASELINE, *self._earlier}]
+        ended = (row for row in self.queue.current() if row.is_ended and row.part != RIVALS)
+        new = [row for row in ended if row.number not in {BASELINE, *self._earlier}]
         check_failures(((row.number, row.state, row.reason) for row in new), least)
 
     def _show(self, *, now: bool = False) -> None:

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from syno_lab.errors import SynoError
-from syno_lab.experiments.plan import as_begun
+from syno_lab.experiments.plan import RIVALS_SHARE, as_begun
+from syno_lab.experiments.rivals import NAMES, rival_of
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.watching import read_status, search_folder
 from syno_lab.jobs.records import ENDED
 from syno_lab.models.rungs import Rung
 from syno_lab.store import SearchLog, Store
-from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungLog, RungTraining
+from syno_lab.store.rungs import BASELINE, FINAL, RIVALS, TIMING, RungLog, RungTraining
 from syno_lab.trial import TrialOutcome, TrialRequest, TrialWorker
 from syno_lab.trial.job import with_room
 from syno_lab.trial.own import bring
@@ -60,7 +61,12 @@ def request_for(
         baseline_s: seconds of the baseline's training on this rung, or None.
     """
     plain = msgspec.structs.replace(settings.training, operator=operator, seed=one.seed)
-    if one.rung == FINAL:
+    if one.part == RIVALS:
+        _, rival = rival_of(one.rung.removeprefix(f"{RIVALS}: "), plain)
+        assert isinstance(rival, TrialRequest)
+        most_s = RIVALS_SHARE * 60 * (settings.minutes or 0) * settings.workers / len(NAMES)
+        plain = msgspec.structs.replace(rival, time_limit_s=most_s)
+    if one.part in (FINAL, RIVALS):
         return msgspec.structs.replace(plain, stopping=None, rivals=[], keep_predictions=True)
     most_s = max(LEAST_TIMING_S, TIMING_SHARE * 60 * (settings.minutes or 0))
     limits = {"time_limit_s": most_s, "gives_up": True, "probe_steps": 4}

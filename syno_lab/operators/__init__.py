@@ -33,7 +33,7 @@ from syno_lab.operators.known import (
     upsample_nearest,
 )
 
-KNOWN: dict[str, Callable[[], Operator]] = {
+KNOWN: dict[str, Callable[..., Operator]] = {
     operator.__name__: operator
     for operator in (
         matmul,

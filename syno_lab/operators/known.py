@@ -71,12 +71,12 @@ def depthwise() -> Operator:
     return build.finish(n, c, build.unfold(h, p), build.unfold(w, q))
 
 
-def grouped() -> Operator:
+def grouped(groups: int = 4) -> Operator:
     """Grouped convolution: output group a reads input group a.
 
     ``Y[n, a*(C_out/g)+o, h, w] = sum X[n, a*(C_in/g)+c, h+p-K/2, w+q-K/2] W[a, c, p, q, o]``; ``groups=g``.
     """
-    build = Build(INPUT, OUTPUT, IMAGE, ["k_1=3", "g=4"], fixed_io_pairs=[(0, 0)])
+    build = Build(INPUT, OUTPUT, IMAGE, ["k_1=3", f"g={groups}"], fixed_io_pairs=[(0, 0)])
     n, c_out, h, w = build.output
     c, p, q = build.reduce("g^-1*C_in"), build.reduce("k_1"), build.reduce("k_1")
     a, o = build.merge(c_out, "g^-1*C_out")
@@ -168,12 +168,12 @@ def conv1x1() -> Operator:
     return build.finish(n, c, h, w)
 
 
-def grouped_linear() -> Operator:
+def grouped_linear(groups: int = 4) -> Operator:
     """Linear layer by groups (Syno, section 9.3): each of g groups of outputs reads one group of inputs.
 
     ``Y[n, a*(D_out/g) + o] = sum_c X[n, a*(D_in/g) + c] W[a, c, o]``, with D_in*D_out/g parameters.
     """
-    build = Build("[N, D_in]", "[N, D_out]", ["N", "D_in", "D_out"], ["g=4"], fixed_io_pairs=[(0, 0)])
+    build = Build("[N, D_in]", "[N, D_out]", ["N", "D_in", "D_out"], [f"g={groups}"], fixed_io_pairs=[(0, 0)])
     n, d_out = build.output
     c = build.reduce("g^-1*D_in")
     a, o = build.merge(d_out, "g^-1*D_out")

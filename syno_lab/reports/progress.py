@@ -18,9 +18,11 @@ from syno_lab.inputs import count_of, printable
 from syno_lab.reports.pictures import LOOKS
 from syno_lab.reports.searched import RESULT, STATUS, Funnel, Plan, PlanPart, Point, read_said, searched
 from syno_lab.reports.text_tables import Cell, Table
+from syno_lab.store.latencies import Times
+from syno_lab.store.outcomes import Comparison
 from syno_lab.store.pareto import pareto_front
-from syno_lab.store.rungs import CONFIRM, FINAL
-from syno_lab.store.verdicts import sentence
+from syno_lab.store.rungs import CONFIRM, FINAL, RIVALS, TIMES
+from syno_lab.store.verdicts import sentence, slower
 from syno_lab.versioned import JSON
 
 FINALS, MORE_SEEDS = "finals", "more seeds"
@@ -36,8 +38,10 @@ _OTHERS = {
     "baseline": "the network as it is, on the seeds of the finals",
     "draws": "drawing and probing operators",
     MORE_SEEDS: "the best of the last rung again",
+    RIVALS: "separable, grouped and narrowed, once each",
+    TIMES: "the networks of the finals, in turns",
 }
-_LONGEST, _LONGEST_SENTENCE = 60, 200
+_LONGEST, _LONGEST_SENTENCE = 60, 300
 _MOST_TIED = 3  # the most names of equal operators in one row
 
 
@@ -220,20 +224,26 @@ def finals_table(result: Mapping[str, JSON], *, is_whole: bool = False) -> Table
     content, progress = searched(result), progress_of(result, "")
     rungs = [stage.name for stage in progress.stages if stage.is_trained] if progress else []
     last = next((name for name in reversed(rungs) if name not in (FINALS, MORE_SEEDS)), "the last rung")
-    heads = (
+    heads: tuple[str, ...] = (
         *("operator", "of the replaced FLOPs", "parameters", f"accuracy on {last}, held out", "accuracy of the finals"),
         "verdict",
     )
     base = content.baseline
+    heads += ("ms of a forward pass, one example / a batch", "ms of a training step, one example / a batch")
     rows: list[list[Cell]] = [["baseline", "1.000", base.params or 0, None, _three(base.accuracy), None]]
+    rows[0] += _timed(base.times or {}, {})
     is_joint = "," in content.settings.system
     groups = front_points(content.front, content.finals, is_whole=is_whole)
     for group in groups:
         point, names = group[0], [_point_name(point, is_joint) for point in group]
         name = ", ".join(names[:_MOST_TIED]) + (f" and {len(names) - _MOST_TIED} more" if names[_MOST_TIED:] else "")
         final = content.finals.get(point.number or 0)
-        cells = (None, None) if final is None else (_three(final.operator), _sentence(sentence(final)))
-        rows.append([name, _three(point.replaced_ratio), point.params, _three(point.accuracy), *cells])
+        rows.append([name, _three(point.replaced_ratio), point.params, _three(point.accuracy), *_final(final)])
+    for title_, one in content.rivals.items():
+        name = f"rival: {_name(title_)}, {one.flops_ratio:.3f} of the network's FLOPs, one seed"
+        rows.append([name, None, one.operators[0].params if one.operators else None, None, *_final(one)])
+    if not base.times:
+        heads, rows = heads[:-2], [row[:-2] for row in rows]
     excluded = "".join(
         f"; {_name(name)} is not compared: {printable(why, 200)}" for name, why in content.not_compared.items()
     )
@@ -245,6 +255,20 @@ def finals_table(result: Mapping[str, JSON], *, is_whole: bool = False) -> Table
 def _point_name(point: Point, is_joint: bool) -> str:
     more = point.known or (point.system if is_joint else "")  # the name of a known operator contains its system
     return f"trial {point.number or 0}" + (f" ({_name(more)})" if more else "")
+
+
+def _final(one: Comparison | None) -> list[Cell]:
+    """Return the cells of a comparison: accuracy, verdict and times."""
+    if one is None:
+        return [None] * 4
+    return [_three(one.operator), _sentence(sentence(one)), *_timed(one.times, one.baseline_times)]
+
+
+def _timed(times: Times, base: Times) -> list[Cell]:
+    """Return the cells of the times of a forward pass and of a training step; slower times are marked."""
+    pairs = [[name for name in (kind, f"{kind}-batch") if name in times] for kind in ("forward", "step")]
+    marks = [" (slower)" if slower(times, base, *pair) else "" for pair in pairs]
+    return [" / ".join(f"{times[name]:.3g}" for name in pair) + mark for pair, mark in zip(pairs, marks, strict=True)]
 
 
 def _three(number: float | None) -> str | None:

@@ -19,9 +19,9 @@ from syno_lab.reports.marks import system_and_mark
 from syno_lab.reports.searched import RESULT, STATUS, Baseline, Outcome, Searched, read_said, searched, told
 from syno_lab.reports.text_tables import Cell
 from syno_lab.store import SearchLog
-from syno_lab.store.latencies import TORCH, is_of_network
+from syno_lab.store.latencies import TIMES, TORCH, is_of_network
 from syno_lab.store.records import finite
-from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungTraining
+from syno_lab.store.rungs import BASELINE, FINAL, RIVALS, TIMING, RungTraining
 from syno_lab.store.searches import Layers
 from syno_lab.systems import find_system, format_of
 from syno_lab.versioned import JSON
@@ -72,7 +72,7 @@ class OnRung(NamedTuple):
 
 def read_trainings(log: SearchLog) -> tuple[Trained, ...]:
     """Return the ended trainings of a search in rungs, in the order of the queue; empty for a search without rungs."""
-    return tuple(_trained(row) for row in log.rungs.trainings() if row.is_ended and row.rung != TIMING)
+    return tuple(_trained(row) for row in log.rungs.trainings() if row.is_ended and row.part not in (RIVALS, TIMING))
 
 
 def names_of_rungs(trainings: Iterable[Trained]) -> tuple[str, ...]:
@@ -321,6 +321,8 @@ def tuned_how(target: str, results: Iterable[Mapping[str, JSON]]) -> str:
     trials = [record.trials for record in records if record.trials is not None]
     if target == TORCH:
         return "the whole network as PyTorch runs it, in the process that trained it"
+    if target in TIMES:
+        return "the whole network as PyTorch runs it, in turns with the baseline and the other finalists"
     if is_of_network(target):
         wheres = dict.fromkeys(record.where for record in records if record.where)
         where = f" on {', '.join(wheres)}" if wheres else ""
@@ -365,7 +367,7 @@ def _baseline_in_rungs(source: str, trainings: Sequence[Trained], known: Baselin
     if flops is None or params is None:
         return None
     row = TrialRow(f"{source}#baseline", source, -1, "baseline", "", True, "finished", "", None, flops, params)
-    row = replace(_in_rungs(row, trainings, None), ended=created)
+    row = replace(_in_rungs(row, trainings, None), ended=created, latencies=known.times or {})
     seeds = next((entry.seeds for entry in row.rungs if entry.rung == FINAL), 0)
     return replace(row, reason=_mean_of(seeds)) if seeds else row
 
@@ -423,7 +425,8 @@ def _baseline(
         flops,
         params,
         max((outcome.peak_mib for outcome in outcomes if outcome.peak_mib is not None), default=None),
-        {} if tuned is None or tuned.baseline_ms is None else {tuned.stored_as: tuned.baseline_ms},
+        (known.times or {})
+        | ({} if tuned is None or tuned.baseline_ms is None else {tuned.stored_as: tuned.baseline_ms}),
         sum(outcome.wall_s for outcome in outcomes),
         log.created,
     )

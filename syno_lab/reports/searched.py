@@ -16,6 +16,7 @@ import msgspec
 from syno_lab.inputs import count_of, is_plain_name
 from syno_lab.protocol import SearchStep
 from syno_lab.store.courses import read_course
+from syno_lab.store.latencies import Times
 from syno_lab.store.outcomes import Comparison, Measure
 from syno_lab.store.verdicts import EQUAL_WITHIN
 from syno_lab.versioned import JSON
@@ -31,7 +32,7 @@ NOT_SAID: Any = msgspec.UNSET
 IN_RUNGS = (
     *("settings", "trials", "states", "trials_per_hour", "end", "plan", "uses_probe", "evidence", "funnel", "time"),
     "baseline",
-    *("best", "finalists", "comparisons", "not_compared", "verdict", "front", "recorded", "folder"),
+    *("best", "finalists", "comparisons", "not_compared", "rivals", "verdict", "front", "recorded", "folder"),
 )
 STANDING = (
     *("trials", "states", "trials_per_hour", "pruned_share", "best", "known", "search_s", "training_s", "asking_s"),
@@ -148,13 +149,17 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Baseline(msgspec.Struct, frozen=True):
-    """The network without an operator; ``accuracies`` and ``wall_s`` of its trainings are in the order of seeds."""
+    """The network without an operator; ``accuracies`` and ``wall_s`` of its trainings are in the order of seeds.
+
+    ``times`` are its times in turns with the finalists'.
+    """
 
     flops: int | None = None
     params: int | None = None
     accuracy: float | None = None
     accuracies: tuple[float, ...] | None = None
     wall_s: tuple[float, ...] = NOT_SAID
+    times: Times = NOT_SAID
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -325,6 +330,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
         best: the best discovered operator within each share of FLOPs.
         finalists: the trial numbers of the operators in the finals, by the category that each operator won.
         comparisons: the finals by the same categories, ``not_compared``: the reasons for missing comparisons.
+        rivals: the comparisons of the rivals with the baseline, on one seed, by the rivals' titles.
         known: the known operators with which the search began: names by trial numbers, or points of a front.
         recorded: all trials in short form, in the order of proposal.
         lowered: the trials after which the limit of FLOPs was lowered (``number``), and the new limit
@@ -363,6 +369,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     finalists: dict[str, int] = {}
     comparisons: dict[str, Comparison] = {}
     not_compared: dict[str, str] = {}
+    rivals: dict[str, Comparison] = {}
     known: dict[str, str | None] | list[Point] = []
     recorded: tuple[Recorded, ...] = ()
     tuning: Tuned | None = None

@@ -19,7 +19,7 @@ from syno_lab.reports.text_tables import Table, cell_text, html_page, html_table
 from syno_lab.store.latencies import latency_title
 from syno_lab.store.outcomes import Comparison
 from syno_lab.store.rungs import FINAL
-from syno_lab.store.verdicts import sentence
+from syno_lab.store.verdicts import sentence, slower
 from syno_lab.systems import read_operator, system_of
 from syno_lab.versioned import JSON
 
@@ -31,7 +31,8 @@ class Why:
     """All data of a lab about an operator that a search found. Values that were not measured are None or empty.
 
     ``row`` is its trial, ``baseline`` the row of the network without an operator, ``known`` the name of a known
-    operator or None. ``comparisons`` are the operator's finals, by the share of FLOPs within which it is the best.
+    operator or None. ``comparisons`` are the operator's finals, by the share of FLOPs within which it is the best, and
+    those of the search's rivals.
     ``panes`` has the data of the panes ``kernel``, ``cost``, ``near`` and ``graph`` (:mod:`syno_lab.panes`).
     """
 
@@ -70,6 +71,8 @@ def read_why(folder: Path, key: str) -> Why:
             except SynoError:  # the page leaves out this pane: the kernel may be too large
                 continue
     comparisons = {name: content.comparisons[name] for name in own}
+    if own:
+        comparisons |= {f"rival: {title}": one for title, one in content.rivals.items()}
     return Why(row, source.baseline, operator, comparisons, panes, system_of(operator).recognise(operator))
 
 
@@ -80,7 +83,11 @@ def why_tables(found: Why) -> list[Table]:
     rows = [[title, f"{getattr(row, name):,}", _over(found, name)] for name, title in costs.items()]
     if row.accuracy is not None:
         rows.insert(0, ["accuracy", f"{row.accuracy:.3f}", _over(found, "accuracy")])
-    rows += [[latency_title(target), f"{latency:.3g} ms", ""] for target, latency in row.latencies.items()]
+    base = {} if found.baseline is None else found.baseline.latencies
+    for target, latency in row.latencies.items():
+        over = f"{latency / base[target]:.2f}x" if base.get(target) else ""
+        mark = ", slower" if slower(row.latencies, base, target) else ""
+        rows.append([latency_title(target), f"{latency:.3g} ms", over + mark])
     if row.probe is not None:
         rows.append(["probe", f"{row.probe:.2f}", ""])
     heads: tuple[str, ...]

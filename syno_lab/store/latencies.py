@@ -8,6 +8,15 @@ from __future__ import annotations
 
 #: The name of the network's latency in PyTorch, in the process that trained the network.
 TORCH = "pytorch"
+#: The names of the times of finalists in PyTorch, measured in turns after the finals; a batch is that of a training.
+TIMES = {
+    "forward": "forward pass of one example",
+    "forward-batch": "forward pass of a batch",
+    "step": "training step of one example",
+    "step-batch": "training step of a batch",
+}
+#: The times of a network in ms by their names; a network that cannot train on one example has no ``step``.
+Times = dict[str, float]
 _NETWORK = "network@"
 
 
@@ -18,7 +27,7 @@ def network_on(target: str) -> str:
 
 def is_of_network(name: str) -> bool:
     """Whether latencies with this name are latencies of whole networks, in TVM or in PyTorch."""
-    return name == TORCH or name.startswith(_NETWORK)
+    return name == TORCH or name in TIMES or name.startswith(_NETWORK)
 
 
 def target_of(name: str) -> str:
@@ -30,6 +39,8 @@ def latency_title(name: str) -> str:
     """Return the title of latencies with this name."""
     if name == TORCH:
         return "latency of the whole network in PyTorch"
+    if name in TIMES:
+        return f"time of a {TIMES[name]}"
     if name.startswith(_NETWORK):
         return f"latency of the whole network on {name.removeprefix(_NETWORK)}"
     return f"sum of layers' latencies on {name}"
@@ -39,6 +50,8 @@ def short_title(name: str) -> str:
     """Return the short title, for legends: ``whole network, local``, ``sum of layers, local`` and so on."""
     if name == TORCH:
         return "whole network, PyTorch"
+    if name in TIMES:
+        return TIMES[name]
     if name.startswith(_NETWORK):
         return f"whole network, {name.removeprefix(_NETWORK)}"
     return f"sum of layers, {name}"

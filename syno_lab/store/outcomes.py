@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from syno_lab.settings import Plain
+from syno_lab.store.latencies import Times
 
 State = Literal["finished", "pruned", "diverged", "oom", "timeout", "interrupted", "failed"]
 MeasuredOn = Literal["test", "held out"]
@@ -129,6 +130,7 @@ class Comparison(Plain, frozen=True, kw_only=True):
         flops_ratio, params_ratio: FLOPs and parameters of the whole network, divided by the baseline's.
         seeds: the seeds.
         baselines, operators: the outcomes of the trials, in the order of the seeds, without predictions.
+        baseline_times, times: the times of the baseline and of the network with the operator; empty if not measured.
     """
 
     measure: Literal["accuracy", "loss"] = "accuracy"
@@ -148,6 +150,8 @@ class Comparison(Plain, frozen=True, kw_only=True):
     measured_on: MeasuredOn = "test"
     machine: str = ""
     seed_spread: float | None = None
+    baseline_times: Times = msgspec.field(default_factory=dict)
+    times: Times = msgspec.field(default_factory=dict)
 
     @property
     def by(self) -> Interval | None:

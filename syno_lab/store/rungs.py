@@ -26,6 +26,11 @@ FINAL = "final"
 CONFIRM = "confirm"
 #: The rung that trains a few batches of the full recipe, to measure how long a training takes.
 TIMING = "timing"
+#: The part of the plan that measures the times of the finalists and the baseline, after the finals.
+TIMES = "times"
+#: The part of the plan that trains the rivals of a finalist once each. Such a training has the finalist's number, and
+#: its rung is this name with the rival's name behind a colon.
+RIVALS = "rivals"
 #: The states of a training without an outcome.
 WAITING, TAKEN = "waiting", "taken"
 #: A training fails after the deaths of this many of its processes.
@@ -71,6 +76,11 @@ class RungTraining:
     def reason(self) -> str:
         """The reason why the training did not finish, in one line; else empty."""
         return str(self.outcome.get("reason") or "")
+
+    @property
+    def part(self) -> str:
+        """The part of the plan: the rung, for every rival :data:`RIVALS`."""
+        return self.rung.partition(":")[0]
 
     def spent(self, kind: str) -> float:
         """Return the seconds that the training took: ``wall_s``, ``cpu_s`` or ``work_s``; 0 where they are unknown."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from syno_lab.inputs import count_of
+from syno_lab.store.latencies import TIMES
 from syno_lab.store.outcomes import Comparison, Interval
 
 #: The default margin of equality: percentage points of accuracy, or hundredths of a nat.
 EQUAL_WITHIN = 2.0
+#: A time is slower where it is more than this multiple of the baseline's; medians of equal networks differ by less.
+SLOWER = 1.05
 
 
 class Verdict(StrEnum):
@@ -39,7 +43,7 @@ def verdict_of(
 
 
 def sentence(one: Comparison) -> str:
-    """Return a comparison's verdict with the difference, its interval, and the numbers of seeds and test examples.
+    """Return a comparison's verdict, its difference and interval, the numbers of seeds and examples, and the times.
 
     Without an interval, as in a damaged file, return the stored verdict alone.
     """
@@ -53,7 +57,23 @@ def sentence(one: Comparison) -> str:
     if verdict in (Verdict.better, Verdict.worse) and _is_near(by, one.within):
         words += f" by less than {margin}"
     tested = count_of(len(one.seeds), "seed") + (f", {count_of(one.examples, 'test example')}" if one.examples else "")
-    return f"{words}, {difference} ({by.confidence:.0%} interval {interval}; {tested})"
+    time = f"; {speed}" if (speed := speed_of(one.times, one.baseline_times)) else ""
+    return f"{words}, {difference} ({by.confidence:.0%} interval {interval}; {tested}){time}"
+
+
+def slower(own: Mapping[str, float], base: Mapping[str, float], *names: str) -> bool:
+    """Whether a network is slower than the baseline in one of these times."""
+    return any(own[name] > SLOWER * base[name] for name in names if name in own and name in base)
+
+
+def speed_of(own: Mapping[str, float], base: Mapping[str, float]) -> str:
+    """Return the times of one example and of a training step in multiples of the baseline's; empty if not measured."""
+    said = [
+        f"{own[name] / base[name]:.2f}x in a {TIMES[name]}"
+        for name in ("forward", "step-batch")
+        if own.get(name) and base.get(name)
+    ]
+    return f"{'slower' if slower(own, base, *TIMES) else 'not slower'}: {', '.join(said)}" if said else ""
 
 
 def _is_near(by: Interval, within: float) -> bool:

@@ -1,23 +1,36 @@
-"""Measure a trial's wall seconds, CPU seconds and peak memory, and its network's time for an example."""
+"""Measure a trial's wall seconds, CPU seconds and peak memory, and the times of networks."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from syno_lab.effort import peak_bytes
+from syno_lab.store.latencies import TIMES, Times
+from syno_lab.training.loop import cross_entropy
+from syno_lab.training.recipes import Arithmetic
+from syno_lab.training.train import find_device
+from syno_lab.trial.backbone import build, one_example
+from syno_lab.trial.facts import facts_of
+from syno_lab.trial.request import TrialRequest
 
+Key = TypeVar("Key")
 _MIB = 1 << 20
 _CLEAR = Path("/proc/self/clear_refs")
 #: The number of first forward passes that are not counted, because first passes are slower.
 _WARM_UP = 3
 _MOST_PASSES, _MOST_S = 30, 2.0
+#: The least and the largest number of rounds of times that are measured in turns.
+FEWEST_ROUNDS, MOST_ROUNDS = 3, 15
 
 
 class Meter:
@@ -38,7 +51,8 @@ class Meter:
         if self._cuda is not None:
             torch.cuda.reset_peak_memory_stats(self._cuda)
         else:
-            _forget_peak()
+            with suppress(OSError):
+                _CLEAR.write_text("5")  # proc(5): resets the peak resident set size
             self._before = peak_bytes() / _MIB
         return self
 
@@ -57,11 +71,6 @@ class Meter:
             self.peak_mib = max(0.0, peak_bytes() / _MIB - self._before)
 
 
-def _forget_peak() -> None:
-    with suppress(OSError):
-        _CLEAR.write_text("5")  # this resets the peak resident set size (proc(5))
-
-
 @torch.no_grad()
 def latency_ms(net: nn.Module, example: Tensor) -> float:
     """Return the median time of a forward pass in evaluation mode, in ms.
@@ -73,8 +82,7 @@ def latency_ms(net: nn.Module, example: Tensor) -> float:
         net: a network on the example's device; its mode (training or evaluation) is restored.
         example: a batch of one example.
     """
-    is_alone = example.device.type == "cpu" and torch.get_num_threads() == 1
-    clock = time.thread_time if is_alone else time.perf_counter
+    clock = _clock(example.device)
     was_training = net.training
     net.eval()
     times: list[float] = []
@@ -82,8 +90,83 @@ def latency_ms(net: nn.Module, example: Tensor) -> float:
     while len(times) < _WARM_UP + _MOST_PASSES and (len(times) <= _WARM_UP or time.perf_counter() < end):
         start = clock()
         net(example)
-        if example.device.type == "cuda":
-            torch.cuda.synchronize(example.device)
         times.append(clock() - start)
     net.train(was_training)
     return 1000 * statistics.median(times[_WARM_UP:])
+
+
+def _clock(device: torch.device) -> Callable[[], float]:
+    """Return a clock in seconds that waits for the work of the device."""
+
+    def clock() -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    return time.thread_time if device.type == "cpu" and torch.get_num_threads() == 1 else clock
+
+
+@contextmanager
+def threads_of(count: int | None) -> Iterator[None]:
+    """Use this number of threads of torch in the block; None: the current number."""
+    before = torch.get_num_threads()
+    if count is not None and count >= 1:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def times_in_turns(requests: Mapping[Key, TrialRequest], limit_s: float) -> dict[Key, Times]:
+    """Measure the networks of these requests, untrained and on one device, in turns; return the median times in ms.
+
+    A forward pass is in evaluation mode; a training step has forward pass, loss, gradients and update. In each round
+    each network runs once, so that other load changes all times alike. The first round does not count. Rounds end after
+    ``limit_s`` wall seconds, but not before :data:`FEWEST_ROUNDS`. The clock is that of :func:`latency_ms`.
+    """
+    first = next(iter(requests.values()))
+    device = find_device(first.device)
+    with threads_of(first.threads):
+        clock, end = _clock(device), time.perf_counter() + limit_s
+        runs = [(key, *run) for key, request in requests.items() for run in _runs(request, device)]
+        found: dict[Key, dict[str, list[float]]] = {key: {} for key in requests}
+        for number in range(MOST_ROUNDS):
+            if number >= FEWEST_ROUNDS and time.perf_counter() >= end:
+                break
+            runs = [*runs[1:], runs[0]]
+            for key, name, net, is_training, run in runs:
+                net.train(is_training)
+                start = clock()
+                run()
+                found[key].setdefault(name, []).append(1000 * (clock() - start))
+    return {key: {name: statistics.median(by[name]) for name in TIMES if name in by} for key, by in found.items()}
+
+
+def _runs(request: TrialRequest, device: torch.device) -> Iterator[tuple[str, nn.Module, bool, Callable[[], None]]]:
+    """Yield each name in :data:`TIMES`, the network, whether to train it, and a function that has run once."""
+    net, example = build(request).module.to(device), one_example(facts_of(request)).to(device)
+    layout = torch.channels_last if request.channels_last and example.dim() == 4 else torch.contiguous_format
+    if layout is torch.channels_last:
+        net.to(memory_format=layout)  # type: ignore[call-overload]
+    arithmetic, optimizer = Arithmetic(request.precision, device), torch.optim.SGD(net.parameters(), lr=0.0)
+
+    def forward(x: Tensor) -> None:
+        with torch.no_grad(), arithmetic.forward():
+            net(x)
+
+    def step(x: Tensor) -> None:
+        with arithmetic.forward():
+            logits = net(x)
+        optimizer.zero_grad(set_to_none=True)
+        cross_entropy(logits, torch.zeros(logits.shape[:-1], dtype=torch.int64, device=device)).backward()
+        optimizer.step()
+
+    for name, count in zip(TIMES, (1, request.batch_size) * 2, strict=True):
+        is_training = name.startswith("step")
+        batch = example.repeat(count, *[1] * (example.dim() - 1)).contiguous(memory_format=layout)
+        run = partial(step if is_training else forward, batch)
+        net.train(is_training)
+        with suppress(*[ValueError] * (is_training and count == 1)):  # a BatchNorm does not train on one value
+            run()
+            yield name, net, is_training, run

@@ -33,7 +33,7 @@ from syno_lab.trial.examples import STEPS, TEST_WINDOWS, examples_of, held_text_
 from syno_lab.trial.facts import Facts, context_of, facts_of
 from syno_lab.trial.folds import Report, run_folds
 from syno_lab.trial.machine import machine_name
-from syno_lab.trial.meter import Meter, latency_ms
+from syno_lab.trial.meter import Meter, latency_ms, threads_of
 from syno_lab.trial.request import State, TrialOutcome, TrialRequest
 from syno_lab.trial.stopping import parse_rule
 from syno_lab.version import __version__
@@ -79,7 +79,7 @@ def run_trial(
         report(1.0, f"{earlier.state} in an earlier attempt")
         return earlier
     trial = _Trial(request, folder, report, should_stop)
-    with _short_collections(), Meter(request.device) as meter, _threads(request.threads):
+    with _short_collections(), Meter(request.device) as meter, threads_of(request.threads):
         end = trial.attempt(request.batch_size)
         if end.state == "oom" and request.retry_oom and request.batch_size > 1:
             # After the except clause, nothing refers to the first attempt's objects, so their memory can be freed.
@@ -405,17 +405,6 @@ def _known_outcome(path: Path, request: TrialRequest) -> TrialOutcome | None:
     except (OSError, msgspec.DecodeError, KeyError, TypeError, SynoError):
         return None
     return None
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    before = torch.get_num_threads()
-    if count is not None and count >= 1:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -63,7 +63,7 @@ class SlowFinals(InTurn):
     def __call__(self, request: TrialRequest, *, folder: Path, **more: Any) -> TrialOutcome:
         outcome = super().__call__(request, folder=folder, **more)
         is_slow = request.keep_predictions and request.operator is not None
-        return msgspec.structs.replace(outcome, work_s=32.0) if is_slow else outcome
+        return msgspec.structs.replace(outcome, work_s=42.0) if is_slow else outcome
 
 
 def test_finals_that_are_slower_than_planned_end_with_the_minutes_and_go_on(
@@ -85,7 +85,7 @@ def test_finals_that_are_slower_than_planned_end_with_the_minutes_and_go_on(
         for one in found["comparisons"].values():
             assert one["seeds"] == [100, 101, 102][: len(one["seeds"])]
         # More minutes end them, also too few for other operators: all finalists then have all seeds.
-        little = run_in_rungs(msgspec.structs.replace(asked, minutes=2.9), store, lambda _: workers, **how)
+        little = run_in_rungs(msgspec.structs.replace(asked, minutes=3.5), store, lambda _: workers, **how)
         assert all(row.is_ended for row in log.rungs.trainings(FINAL)), little["end"]
         more = run_in_rungs(msgspec.structs.replace(asked, minutes=9.0), store, lambda _: workers, **how)
     assert {tuple(one["seeds"]) for one in more["comparisons"].values()} == {(100, 101, 102)}

@@ -35,7 +35,7 @@ from syno_lab.models.rungs import Rung
 from syno_lab.reports.progress import finals_table, plan_table, progress_of
 from syno_lab.reports.searched import Evidence, Searched, searched
 from syno_lab.store import Store
-from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TIMING
+from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, RIVALS, TIMES, TIMING, RungTraining
 from syno_lab.trial import Comparison, TrialOutcome, TrialRequest, sentence
 from syno_lab.trial.examples import examples_of
 
@@ -62,7 +62,7 @@ def search(folder: Path, known: Known, asked: SearchSettings, *, place: str = "b
 
 
 def trained(known: Known) -> Counter[tuple[Any, ...]]:
-    return Counter((r.operator, r.steps, r.holdout is None, r.seed) for r in known.requests)
+    return Counter((r.operator, str(r.options), r.steps, r.holdout is None, r.seed) for r in known.requests)
 
 
 def test_the_best_go_on_and_nothing_is_trained_twice(tmp_path: Path) -> None:
@@ -91,8 +91,7 @@ def test_the_best_go_on_and_nothing_is_trained_twice(tmp_path: Path) -> None:
         assert is_final == (request.seed in asked.seeds)
         assert (request.holdout is None) == is_final
     assert result["time"]["wall_s"] <= 60 * 2 * 1.1
-    assert result["verdict"] == sentence(Comparison.from_dict(result["comparisons"][next(iter(SHARES))]))
-    assert not result["not_compared"]
+    check_times_and_rivals(result, queue, tmp_path)
     shares = result["time"]["shares"]
     assert sum(shares.values()) == pytest.approx(1)
     # Each stage of the funnel has no more operators than the one before it.
@@ -104,6 +103,39 @@ def test_the_best_go_on_and_nothing_is_trained_twice(tmp_path: Path) -> None:
     again = {one.number for one in queue if one.rung == NETWORK and one.seed >= RUNGS[-1].seeds}
     assert rungs.get(CONFIRM, {"begun": 0})["begun"] == len(again)
     assert {result["finalists"][name] for name in result["finalists"]} == on[FINAL]
+
+
+def check_times_and_rivals(result: dict[str, Any], queue: list[RungTraining], folder: Path) -> None:
+    """The finalists and their rivals have times beside the baseline's; rivals are trained once and are no trials."""
+    first = result["comparisons"][next(iter(SHARES))]
+    chief = result["finalists"][next(iter(SHARES))]
+    rivals = [one for one in queue if one.part == RIVALS]
+    assert {one.number for one in rivals} == {chief}
+    assert all((one.seed, one.state) == (100, "finished") for one in rivals)
+    parts = {part["name"]: part for part in result["plan"]["parts"]}
+    assert 0 < len(rivals) <= parts[RIVALS]["trainings"]
+    assert parts[RIVALS]["seconds"] <= 0.2 * 60 * 2 * 2
+    assert parts[TIMES]["seconds"] == pytest.approx(0.02 * 60 * 2 * 2)
+    assert sum(part["seconds"] for part in parts.values()) == pytest.approx(60 * 2 * 2)
+    assert len(result["rivals"]) == len(rivals)
+    assert len(result["rivals"]) + len(result["not_compared"]) == 3
+    words = ", ".join(f"{title} {Comparison.from_dict(one).texts[0]}" for title, one in result["rivals"].items())
+    assert result["verdict"] == f"{sentence(Comparison.from_dict(first))}; rivals on one seed: {words}"
+    compared = [*result["comparisons"].values(), *result["rivals"].values()]
+    assert all(one["baseline_times"] == result["baseline"]["times"] for one in compared)
+    assert all({"forward", "step-batch"} <= set(one["times"]) and min(one["times"].values()) > 0 for one in compared)
+    assert all(one["seeds"] == [100] for one in result["rivals"].values())
+    with Store.open(folder) as store:
+        (log,) = store.searches()
+        numbers = {number for number in result["finalists"].values() if log.milliseconds("step-batch").get(number)}
+        assert numbers == set(result["finalists"].values())
+        assert log.milliseconds("step-batch")[chief] == first["times"]["step-batch"]
+    table = finals_table(result)
+    assert table.heads[-1] == "ms of a training step, one example / a batch"
+    shown = {str(row[0]): row for row in table.rows}
+    assert all(any(name.startswith(f"rival: {title}, ") for name in shown) for title in result["rivals"])
+    step = result["baseline"]["times"]["step-batch"]
+    assert str(shown["baseline"][-1]).endswith(f"{step:.3g}")
 
 
 def test_the_finalists_are_the_best_of_those_with_more_seeds(tmp_path: Path) -> None:
@@ -225,7 +257,8 @@ def test_what_fails_does_not_go_on(tmp_path: Path) -> None:
     result = search(tmp_path, known, chosen())
     assert any(one["state"] == "timeout" for one in result["recorded"])
     for request in known.requests:
-        if request.operator is not None and request.steps != 40:
+        is_rival = request.keep_predictions and request.time_limit_s is not None
+        if request.operator is not None and request.steps != 40 and not is_rival:
             assert worth(request.operator) <= 0.5
 
 
@@ -455,7 +488,7 @@ def test_other_systems_go_through_the_rungs(tmp_path: Path) -> None:
     # Which of them come so far depends on how many are trained in the time; each says of which system it is.
     systems = {f"trial {one['number']} ({one['system']})" for one in result["recorded"]}
     systems |= {one["known"] for one in result["recorded"] if one["known"]}
-    assert {str(row[0]) for row in finals.rows} - {"baseline"} <= systems
+    assert {name for row in finals.rows if not (name := str(row[0])).startswith("rival: ")} - {"baseline"} <= systems
     assert len(finals.rows) > 1
 
 

@@ -206,8 +206,17 @@ def in_rungs(much: Amount) -> Iterator[Entry]:
                 found = inside.rung_search(Path(folder), minutes=minutes, **changes)
             found.pop("folder")
             found["time"].pop("search_process_s")
+            found = _untimed(found)
+            found["verdict"] = re.sub("; (not )?slower: [^;]*", "", found["verdict"])
             lines = [f"{key}: {plain(found[key])}" for key in found if key != "recorded"]
             yield f"{minutes} minutes {plain(changes)}", [*lines, *map(plain, found["recorded"])]
+
+
+def _untimed(found: Any) -> Any:
+    """What came out without the times of networks, which are measured."""
+    if isinstance(found, dict):
+        return {name: _untimed(value) for name, value in found.items() if name not in ("times", "baseline_times")}
+    return [_untimed(one) for one in found] if isinstance(found, list) else found
 
 
 def words(much: Amount) -> Iterator[Entry]:
