@@ -385,7 +385,7 @@ class Ruled(Searched, Protocol):
     """A system whose searches accept rules of the user's own."""
 
     def ruled_space(self, request: SpaceRequest, rules: Sequence[OwnRule]) -> OperatorSpace:
-        """Return the space without operators that contain a step that a rule refuses."""
+        """Return the space of the operators that have no step that a rule refuses."""
 
 
 @runtime_checkable

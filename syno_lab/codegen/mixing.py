@@ -73,7 +73,7 @@ class Column(NamedTuple):
         return Column(self.locality or other.locality, paired)
 
     def meets(self, wish: Wish) -> bool | None:
-        """Check whether the column meets a wish for this axis; None where entries are unknown."""
+        """Return whether the column meets the constraint of this axis; None if unknown entries decide it."""
         if self.locality is not None and RANK[self.locality] < RANK[wish.least]:
             return False
         paired = self.paired if wish.output is None else (self.paired[wish.output],)

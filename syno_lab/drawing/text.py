@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from html import escape, unescape
 
-#: The font of the layout, then fonts that browsers may use instead; fonts with equal letter widths come first.
+#: The font that the layout measures, then its replacements in browsers: first those with the same letter widths.
 FAMILY = "Helvetica,Arial,'Liberation Sans','Nimbus Sans',sans-serif"
 _SMALL = 0.72  # the size of a subscript, relative to its base
 _DROP = 0.22

@@ -41,7 +41,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
-    """The highest correlation that can be expected, because accuracies differ from seed to seed.
+    """The highest correlation to expect: below 1, because accuracies differ from seed to seed.
 
     Attributes:
         between_seeds: the mean rank correlation between the accuracies of two seeds; None with one seed.

@@ -1,8 +1,8 @@
 """The final comparison of a search: the baseline and the best operators, trained with equal settings on several seeds.
 
-The trainings are as in :func:`syno_lab.trial.run_stage`, but use the search's runner. All trainings start together, a
-killed search keeps these trainings, and the baseline is trained once for all operators. Only the finals train on all
-training images and read the test images.
+The trainings are as in :func:`syno_lab.trial.run_stage`, but use the search's runner. All trainings start together. If
+the search is killed, its next process uses the trainings that have ended. The baseline is trained once for all
+operators. Only the finals train on all training images and read the test images.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The convolutions of NAS-PTE's operators: their reference in NumPy, and the fingerprint of their terms.
 
 The reference runs one product at a time over all images, rows and columns. Every term multiplies an input element by
-one weight element. For the fingerprint, the weights of all convolutions count as one weight whose elements may be
-renamed. The fingerprint does not depend on how tensors divide the weights, because the computed function does not.
+one weight element. The fingerprint joins the weights of all convolutions into one list, whose order does not matter.
+So it does not depend on how tensors divide the weights, because the computed function does not.
 
 Shapes: N images, C_in and C_out channels, H rows, W columns; windows of 3 x 3, padded with zeros.
 """

@@ -97,7 +97,7 @@ def read_result(lab: Path, search: str) -> dict[str, JSON] | None:
 
 
 def progress_of(found: Mapping[str, JSON], name: str) -> Progress | None:
-    """Return the progress in a status or a result; None without a funnel."""
+    """Return the progress that a status or a result states, or None if it states no funnel."""
     content = searched(found)
     plan = content.plan or Plan()
     if content.funnel is None:

@@ -30,9 +30,9 @@ _NEAREST = 3
 class Why:
     """All data of a lab about an operator that a search found. Values that were not measured are None or empty.
 
-    ``row`` is its trial, ``baseline`` the row of the network without an operator, ``known`` the name of a known
-    operator or None. ``comparisons`` are the operator's finals, by the share of FLOPs within which it is the best, and
-    those of the search's rivals.
+    ``row`` is the operator's trial, ``baseline`` the row of the network without an operator, ``known`` the name of a
+    known operator or None. ``comparisons`` are the operator's finals, by the share of FLOPs within which it is the
+    best, and those of the search's rivals.
     ``panes`` has the data of the panes ``kernel``, ``cost``, ``near`` and ``graph`` (:mod:`syno_lab.panes`).
     """
 

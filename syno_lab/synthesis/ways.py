@@ -110,8 +110,9 @@ def random_way(
 
     From the output alone, a walk of the sampler finds the steps (:class:`syno_lab.synthesis.walks.Walker`). From
     another state, a random number of random steps comes first. For each step, a primitive is drawn uniformly among
-    those that may lead to the input, then one of its steps. Steps that lead nearer are more likely. A short way to the
-    input follows, random among equally short ways. If there is no way, the walk is repeated with one step less.
+    those that may lead to the input, then one of its steps. Steps that lead nearer are more likely. Last come the steps
+    of a shortest path to the input, drawn among equally short paths. If there is none, the walk is repeated with one
+    random step less.
 
     Args:
         state: the state where the way begins; it may be an operator.

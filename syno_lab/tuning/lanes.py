@@ -100,8 +100,8 @@ def channel_lanes(schedule: Schedule, block: SBlockRV, vector_bits: int, is_wide
     The rule fits a sum that no other rule has changed. Along an axis of the output, the innermost index of some factors
     must grow by one, and the other factors must not change. The axis must divide into vectors of ``vector_bits``.
     The factors whose index grows must be independent of some other axis of the output, so that several sums use their
-    loaded elements. The unchanged schedule is an alternative if ``is_wide``, if the vectors fill less than half of a
-    register, or if the sums are few.
+    loaded elements. The unchanged schedule is returned too if ``is_wide``, if the vectors fill less than half of a
+    register, or if the block has few sums.
     """
     look = schedule.copy()  # a copy, because reading loops adds steps to a trace
     total = read_sum(look, block)
