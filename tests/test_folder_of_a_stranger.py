@@ -215,6 +215,8 @@ COMMANDS: list[tuple[str, set[int]]] = [
     ("search --continue --name ../../outside", {2}),
     ("show found#0 --as why", {0, 2}),
     ("show search#0 --as why", {0, 2}),
+    ("export found#0", {0, 2}),
+    ("network found#best", {2}),
     ("jobs cancel 1", {0}),
     ("jobs stop", {0}),
 ]
