@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from codegen import RESNET_34
 from common import RESULTS, about, keep_freed_memory, parser, say, typed, use_one_core
 from torch import Tensor, nn
 from training_time import space_of, walked
@@ -39,15 +40,7 @@ SLOW, ROOFLINES = 1.5, 2.0
 #: Channels in and out, rows of the input and stride of each kind of 3x3 layer that an operator replaces.
 LAYERS = {
     "ResNet-20": ((16, 16, 32, 1), (16, 32, 32, 2), (32, 32, 16, 1), (32, 64, 16, 2), (64, 64, 8, 1)),
-    "ResNet-34": (
-        (64, 64, 56, 1),
-        (64, 128, 56, 2),
-        (128, 128, 28, 1),
-        (128, 256, 28, 2),
-        (256, 256, 14, 1),
-        (256, 512, 14, 2),
-        (512, 512, 7, 1),
-    ),
+    "ResNet-34": RESNET_34,
     "user's": ((16, 16, 40, 1), (16, 32, 40, 2), (32, 32, 20, 1), (32, 64, 20, 2)),
 }
 

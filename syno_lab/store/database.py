@@ -27,7 +27,7 @@ from syno_lab import private
 from syno_lab.errors import StoreError
 
 from .place import has_locks, refuse_network
-from .schema import APPLICATION_ID, KINDS, LAYERS, SCHEMA_VERSION, SCRIPT
+from .schema import APPLICATION_ID, KINDS, SCHEMA_VERSION, SCRIPT
 
 FILE_NAME = "results.sqlite"
 BUSY_SECONDS = 30.0
@@ -301,9 +301,8 @@ class Database(Closing):
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Set the options that make a finished write durable, and make the table that an older store may lack."""
+    """Set the options that make a finished write durable. SQLite stores only the journal mode in the file."""
     connection.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute(LAYERS)

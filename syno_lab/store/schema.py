@@ -62,22 +62,22 @@ CREATE TABLE syno_search_rungs (
     digest TEXT NOT NULL, UNIQUE (search, number, rung, seed));
 """
 
-# The sizes of a trial's layers: `syno_lab.store.searches.LayerSizes`. A store of version 7 may lack this table.
-LAYERS = """
-CREATE TABLE IF NOT EXISTS syno_search_layers (
+# The sizes of a trial's layers: `syno_lab.store.searches.LayerSizes`.
+_LAYERS = """
+CREATE TABLE syno_search_layers (
     search INTEGER NOT NULL REFERENCES syno_searches, number INTEGER NOT NULL, sizes TEXT NOT NULL,
     digest TEXT NOT NULL, PRIMARY KEY (search, number));
 """
 
-_TABLES = _JOBS_AND_SEARCHES + _SIGNATURES + _RUNGS + LAYERS
-SCHEMA_VERSION = 7
+_TABLES = _JOBS_AND_SEARCHES + _SIGNATURES + _RUNGS + _LAYERS
+SCHEMA_VERSION = 8
 #: The statements that turn an empty file into a store.
 SCRIPT = f"PRAGMA application_id={APPLICATION_ID}; {_TABLES} PRAGMA user_version={SCHEMA_VERSION};"
 
 
 def _kinds() -> dict[str, dict[str, str]]:
     tables: dict[str, dict[str, str]] = {}
-    for table, columns in re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+) \((.*?)\);", _TABLES, re.DOTALL):
+    for table, columns in re.findall(r"CREATE TABLE (\w+) \((.*?)\);", _TABLES, re.DOTALL):
         tables[table] = dict(re.findall(r"(\w+) ((?:TEXT|INTEGER|REAL)(?: NOT NULL)?)", columns))
     return tables
 

@@ -240,8 +240,6 @@ class SearchLog:
 
     def sizes(self) -> dict[int, Layers]:
         """Return the sizes of each trial's layers, the most FLOPs first; nothing for trials without stored sizes."""
-        if not self._database.column("SELECT 1 FROM sqlite_master WHERE name='syno_search_layers'"):
-            return {}
         rows = self._database.read(_LAYERS, "FROM syno_search_layers WHERE search=?", (self._key,))
         return {row[1]: decoded(row[2], _SIZES, "sizes") for row in rows}
 

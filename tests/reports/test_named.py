@@ -222,14 +222,11 @@ def test_other_orders_and_relatives_of_known_operators_are_named(folder: Path) -
     np.testing.assert_allclose(reversed_order.reference(x, depthwise, pointwise, binding=sizes), wanted, atol=1e-12)
 
 
-def test_a_store_of_before_has_no_sizes_and_gets_them(folder: Path) -> None:
-    with Store.open(folder / ".syno-lab") as store, store.database.transaction():
-        store.database.columns("DROP TABLE syno_search_layers")
-    assert not find_trial("s#1")[1].places
-    with Store.open(folder / ".syno-lab") as store:
-        log = store.search("s")
-        number = log.add("more", separable().to_json(), [], 400, 50, SIZES)
-        assert log.sizes() == {number: SIZES}
+def test_the_sizes_of_a_trial_are_stored(folder: Path) -> None:
+    with Store.look(folder / ".syno-lab") as store:
+        assert store.search("s").sizes() == {1: SIZES}
+        assert store.search("t").sizes() == {}
+    assert not find_trial("t#0")[1].places
 
 
 def test_a_search_stores_the_sizes_of_its_layers() -> None:

@@ -188,7 +188,7 @@ class TestDamage:
         with sqlite3.connect(filled) as file:
             file.execute("PRAGMA user_version=99")
         file.close()
-        self.refused(filled, "has version 99, this Syno Lab reads version 7: it was made by a newer Syno Lab")
+        self.refused(filled, "has version 99, this Syno Lab reads version 8: it was made by a newer Syno Lab")
 
     def test_a_folder_in_the_place_of_a_parent(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("x")
