@@ -52,7 +52,7 @@ CONTENTS = {
         "Systems": ["docs/systems", "docs/canvas", "docs/alpha", "docs/primitives"],
         "Course": ["notebooks/README"],
         "Reference": ["docs/api/index", "docs/glossary", "Features <docs/features>", "benchmarks/README"],
-        "For contributors": ["CONTRIBUTING", "docs/first-change", "docs/architecture", "CHANGELOG"],
+        "For contributors": ["CONTRIBUTING", "docs/first-change", "docs/architecture", "docs/design", "CHANGELOG"],
     },
     "notebooks/README": {"": ["*", "course/*"]},
     "docs/api/index": {"": ["*"]},

@@ -17,6 +17,48 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** Drawn in a square of 16 (docs/design.md), in the colour of the text beside it. */
+const ICONS = {
+  copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
+  save: "M8 2v8m-3.5-3.5L8 10l3.5-3.5M2.5 13.5h11",
+  undo: "M5.5 3L2.5 6l3 3M3 6h6.5a3.75 3.75 0 0 1 0 7.5H6",
+  redo: "M10.5 3l3 3-3 3M13 6H6.5a3.75 3.75 0 0 0 0 7.5H10",
+  play: "M4.5 2.5l8 5.5-8 5.5z",
+  pause: "M5 3v10M11 3v10",
+  back: "M10 3L5 8l5 5",
+  next: "M6 3l5 5-5 5",
+  close: "M3.5 3.5l9 9M12.5 3.5l-9 9",
+  search: "M2.5 7a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0M10.3 10.3l3.5 3.5",
+  more: "M3 8h.01M8 8h.01M13 8h.01",
+  add: "M8 3v10M3 8h10",
+  fit: "M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10",
+  help: "M6 6a2 2 0 1 1 2.8 1.8Q8 8.2 8 9.5M8 12.2h.01",
+};
+
+function icon(name) {
+  const drawing = document.createElementNS(SVG, "svg");
+  for (const [key, value] of [["class", "syno-icon"], ["viewBox", "0 0 16 16"], ["aria-hidden", "true"]]) drawing.setAttribute(key, value);
+  drawing.append(document.createElementNS(SVG, "path"));
+  drawing.firstChild.setAttribute("d", ICONS[name]);
+  return drawing;
+}
+
+/** A menu of what is seldom wanted; it closes when something of it is pressed, by Escape, and when the focus leaves. */
+function menu(label, drawing, ...items) {
+  const close = () => (element.open = false);
+  const summary = make("summary", { class: "syno-button syno-quiet", "aria-label": label, title: label }, icon(drawing));
+  const element = make("details", { class: "syno-drop" }, summary, make("div", {}, ...items));
+  element.addEventListener("click", (event) => event.target.closest("button") && close());
+  element.addEventListener("focusout", (event) => event.relatedTarget && !element.contains(event.relatedTarget) && close());
+  element.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !element.open) return;
+    event.stopPropagation();
+    close();
+    summary.focus();
+  });
+  return element;
+}
+
 /** A text is written only where it differs, so that what a reader has marked or focused stays. */
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
