@@ -7,10 +7,11 @@ pixels: each is trained by the recipe ``converged`` on six folds, so that every 
     python benchmarks/converged.py --data FOLDER --minutes 30
 
 A converged training of ResNet-20 takes about six minutes of one core (ten epochs: 52 s in ``recipe_sweep.json``), so
-all 54 take 5 to 6 CPU-hours, and the short ones another 15 minutes. The file ``benchmarks/results/converged.json`` gets
+all 72 take 7 to 8 CPU-hours, and the short ones another 20 minutes. The file ``benchmarks/results/converged.json`` gets
 a row after each training. A training that the minutes end keeps its checkpoint in ``--folder``; the same command goes
 on. Folds are done one after the other, all networks on each, so that the networks of an unfinished file are compared on
-the same images. ``--operator LABEL=FILE`` adds a network.
+the same images. The operators are known ones and the best that the searches in ``half_hours.json`` found
+(:func:`of_half_hours`). ``--operator LABEL=FILE`` adds a network.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from narrowed import narrowed, narrowest
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from syno_lab import operators
+from syno_lab import operators, systems
 from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator
 from syno_lab.nas_pte.operator import NAS_PTE
@@ -43,6 +44,8 @@ NAME = "converged"
 BASELINE = "ResNet-20"
 FOLDS = 6
 SHARES = (0.4, 0.2)  # of ResNet-20's FLOPs, for the narrowed networks
+FOUND = 3  # operators of the half-hour searches
+SIZES = {"N": 1, "C_in": 16, "C_out": 32, "H": 8, "W": 16}  # with which their functions are told apart
 
 
 def pointwise_first() -> Operator:
@@ -56,10 +59,28 @@ def pointwise_first() -> Operator:
     return build.finish(n, c, h, w)
 
 
+def of_half_hours() -> dict[str, str]:
+    """The :data:`FOUND` best operators of the stored half hours, without known ones, by ``half hour SEED#NUMBER``.
+
+    They are ordered by their accuracy in the finals. Of equal functions the first search's is taken.
+    """
+    rows = json.loads((RESULTS / "half_hours.json").read_text(encoding="utf-8"))["rows"]
+    best: dict[str, tuple[float, str, str]] = {}
+    for search, share in product(rows, ("0.4", "0.25")):
+        text, number = (search["best"][share][name] for name in ("operator", "number"))
+        operator = systems.read_operator(text)
+        if systems.system_of(operator).recognise(operator) is None:
+            label = f"half hour {search['settings']['seed']}#{number}"
+            best.setdefault(operator.fingerprint(SIZES), (search["comparisons"][share]["operator"], label, text))
+    ordered = sorted(best.values(), key=lambda item: -item[0])
+    return {label: text for _, label, text in ordered[:FOUND]}
+
+
 def networks(base: TrialRequest, files: list[str]) -> dict[str, TrialRequest]:
     """The request of each network by its label; the first is the baseline."""
     flops = full_costs_of(base).flops
     texts = {
+        **of_half_hours(),
         "separable": operators.separable().to_json(),
         "separable, 1x1 first": pointwise_first().to_json(),
         "grouped": operators.grouped().to_json(),
