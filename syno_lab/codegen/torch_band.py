@@ -7,16 +7,17 @@ by a band of ones, a weight by a Toeplitz matrix. All limits were measured forwa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import prod
 
-from syno_lab.codegen.stage_kinds import Axis, Contraction, Fused, Sliding, Term
+from syno_lab.codegen.stage_kinds import Axis, Contraction, Fused, Sliding, Term, recognise
 from syno_lab.codegen.torch_tensor import Factor, Lines
+from syno_lab.ir.coordinate import Coordinate
 
 LANES = 8  # The number of channels that a CPU's convolution processes at once.
 MOST_MERGED = 8  # The limit of merged groups; for more, the multiplications cost more than full lanes save.
 FEW_CHANNELS = 16  # If no merge fills the lanes, at most this many channels become one group.
-BAND_GAIN = 64  # The positions along an axis that a matrix product sums in the time of adding one slice.
+BAND_GAIN = 16  # The positions along an axis that a matrix product sums in the time of adding one slice.
 MOST_KRONECKER = 64  # The limit of elements of a plane that is one axis of a product, if its rows are short.
 MOST_TOEPLITZ = 1 << 16  # The limit of elements of a weight's Toeplitz matrix.
 
@@ -47,6 +48,31 @@ def few_channels(roles: Contraction, data: Factor, weight: Factor) -> Sliding | 
     return s if s.dilation == 1 and reads_whole and small and is_faster else None
 
 
+def join_windows(lines: Lines, data: Factor, weight: Factor, summed: Collection[Coordinate]) -> None:
+    """Make a window that sums the data and the weight's window behind it one window, if that is a Toeplitz matrix.
+
+    A sum over p and k of ``x[i + p + k] * W[k]`` is a window of the weight ``sum over p of W[k - p]``. A pooling behind
+    the operator is such a p; the sum over the weight is smaller than the sum over the data.
+    """
+    for place, axis in enumerate(data.axes):
+        inside = [t for t in axis.terms if weight.has(t.coordinate) and t.coordinate in summed]
+        gone = [t for t in axis.terms if not weight.has(t.coordinate) and t.coordinate in summed]
+        if [t.coefficient for t in (*inside, *gone)] != [1, 1] or len(gone) != 1:
+            continue
+        (term,), (sums,) = inside, gone
+        joined = term._replace(size=term.size + sums.size - 1)
+        terms = tuple(joined if t == term else t for t in axis.terms if t != sums)
+        axes = [*data.axes[:place], Axis(terms, axis.offset, axis.length), *data.axes[place + 1 :]]
+        found = few_channels(recognise(axes, weight.coordinates, summed), Factor(data.name, axes), weight)
+        if found is not None and found.axis == axes[place]:
+            data.axes = axes
+            window = weight.axes[weight.axis_of(term.coordinate)]
+            others = [other for other in weight.axes if other is not window]
+            text, pad = lines.regroup(weight, [*([other] for other in others), [window]]), sums.size - 1
+            lines.assign(weight, f"F.pad({text}, ({pad}, {pad})).unfold(-1, {sums.size}, 1).sum(-1)")
+            weight.axes = [*others, Axis.plain(term.coordinate, joined.size)]
+
+
 def _lanes(channels: int) -> int:
     return -(-channels // LANES) * LANES
 
@@ -64,7 +90,7 @@ def toeplitz(lines: Lines, data: Factor, weight: Factor, s: Sliding) -> None:
     pads = places - 1 - s.axis.left, length + s.axis.left - s.window.size
     matrix = f"F.pad({text}, {pads}).unfold(-1, {length}, 1).flip(-2)"
     if s.stride > 1:
-        matrix += f"[..., ::{s.stride}, :]"
+        matrix += f"[..., ::{s.stride}, :].contiguous()"  # bmm copies a matrix with steps for each example
     lines.assign(weight, matrix)
     lines.open(weight, -2, [term.size for term in s.main.terms])
     full_axis = Axis.plain(s.window.terms[0].coordinate, length)
@@ -74,7 +100,7 @@ def toeplitz(lines: Lines, data: Factor, weight: Factor, s: Sliding) -> None:
 
 def is_band_faster(taps: int, length: int) -> bool:
     """Check whether a matrix product sums a window of ``taps`` along an axis of ``length`` faster than slices."""
-    return BAND_GAIN * (taps - 1) >= length
+    return BAND_GAIN * (taps - 2) >= length
 
 
 def is_dilated_band_faster(step: int, window: Fused, length: int, behind: int) -> bool:
@@ -139,7 +165,7 @@ def sum_by_band(
         loops = " ".join(f"for q{i} in range({term.size})" for i, term in enumerate(others))
         band = f"sum({name}[{rows}{start}:{start} + {size}{step}] {loops})"
     elif step:
-        band += f"[{rows}:{step}]"
+        band += f"[{rows}:{step}].contiguous()"
     if not is_last:
         text = lines.regroup(factor, [before, [axis], behind])
         if text != factor.name:

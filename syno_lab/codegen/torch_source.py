@@ -17,7 +17,7 @@ import numpy as np
 
 from syno_lab.codegen.pooled import pooled
 from syno_lab.codegen.stage_kinds import Contraction, Term, recognise
-from syno_lab.codegen.torch_band import few_channels, toeplitz
+from syno_lab.codegen.torch_band import few_channels, join_windows, toeplitz
 from syno_lab.codegen.torch_convolution import MAX_SLIDING, add_up, convolve, multiply, open_window
 from syno_lab.codegen.torch_tensor import Factor, Form, Lines
 from syno_lab.codegen.torch_weights import weight_stds
@@ -205,7 +205,7 @@ class Writer(Lines):
         """Write every stage."""
         data = Factor("x", [self.plain(c) for c in self.operator.inputs])
         written: list[Written] = []
-        self.names = ["x"]
+        self.names, self.owed = ["x"], self.scale
         for number, stage in enumerate(self.plan.stages, 1):
             self.lines, self.largest, self.kinds = [], 0, []
             data = self._stage(stage, data)
@@ -217,7 +217,7 @@ class Writer(Lines):
                 self.lines.insert(0, f"        # stage {number} of {len(self.plan.stages)}: {domain} iterations{kinds}")
             written.append(Written(tuple(self.lines), tuple(self.kinds), self.largest, data.elements))
             self.names.append(data.name)
-        scale = self.scale * self.copies
+        scale = self.owed * self.copies
         self.result = data.name if scale == 1.0 else f"{data.name} * {scale!r}"
         return written
 
@@ -229,7 +229,9 @@ class Writer(Lines):
             if step.primitive == "SHARE":
                 weight = next(contractions)
                 axes = [self.plain(c) for c in self.operator.weights[weight].coordinates]
-                factors.append(Factor(f"self.weight_{weight + 1}", axes, weight=weight))
+                scaled = "" if self.owed == 1.0 else f".mul({self.owed!r})"
+                self.owed = 1.0  # a weight is smaller than the result
+                factors.append(Factor(f"self.weight_{weight + 1}{scaled}", axes, weight=weight))
             elif step.primitive != "EXPAND":  # the data need no axis of this coordinate: they are constant along it
                 later = {c for s in stage.undo[number + 1 :] if s.primitive == "SHARE" for c in s.operands + s.given}
                 self._undo(factors, step, unsummed, unsummed - later)
@@ -404,6 +406,8 @@ class Writer(Lines):
     def _pair(self, data: Factor, weight: Factor, summed: set[Coordinate]) -> None:
         """Multiply ``weight`` into ``data``, and sum over coordinates that no other factor has."""
         self._add_up(weight, {c for c in summed if weight.has(c) and not data.has(c)})
+        if self.form.matrices:
+            join_windows(self, data, weight, summed)
         self._add_up(data, {c for c in summed if data.has(c) and not weight.has(c)})
         while True:
             roles = recognise(data.axes, [c for axis in weight.axes for c in axis.coordinates], summed)

@@ -8,7 +8,9 @@ from math import prod
 
 import pytest
 import torch
-from strategies import random_arrays, random_operator, repro
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import random_arrays, random_operator, random_operators, repro
 from torch.nn import functional as F
 from torch_oracle import agrees
 
@@ -54,6 +56,15 @@ def test_operator_and_pooling_are_one_operator(rng: random.Random) -> None:
         for form in FORMS:
             agrees(joined, bound, form)
         done += 1
+
+
+@settings(max_examples=30)
+@given(random_operators(max_terms=600), st.randoms(use_true_random=False))
+def test_any_operator_pools_as_its_loop_nest(found: tuple[Operator, dict[str, int]], rng: random.Random) -> None:
+    """The form that a layer gets; a failing operator shrinks."""
+    operator, binding = found
+    if pool := blocks_of(operator, binding, rng):
+        agrees(*pooled(operator, binding, pool))
 
 
 @pytest.mark.parametrize("name", ON_IMAGES)
@@ -124,6 +135,50 @@ def test_blocks_that_do_not_divide_are_left_to_the_caller() -> None:
     binding = {v: SIZES[v] for v in operator.spec.symbols.names}
     assert pooled(operator, binding, (3, 2)) is None
     assert not hasattr(operator.to_torch(binding, pool=(3, 2)), "pooled")
+
+
+def test_a_scale_is_of_both_methods() -> None:
+    """It multiplies a weight; without weights the result."""
+    for name in ("conv2d", "sum_pool_window"):
+        operator = sl.operators.KNOWN[name]()
+        binding = {v: SIZES[v] for v in operator.spec.symbols.names}
+        plain, scaled = (operator.to_torch(binding, scale=scale, pool=(2, 2)).double() for scale in (1.0, -3.0))
+        scaled.load_state_dict(plain.state_dict())
+        x = torch.randn(operator.input_sizes(binding), dtype=torch.float64)
+        torch.testing.assert_close(scaled(x), -3 * plain(x))
+        torch.testing.assert_close(scaled.pooled(x), -3 * plain.pooled(x))
+
+
+@pytest.mark.parametrize("place", [2, 3])
+def test_a_pooling_before_a_toeplitz_matrix_joins_its_window(place: int) -> None:
+    """The weight's window becomes longer, and the data are not summed before."""
+    build = Build("[N, C, H, W]", "[N, C, H, W]", ["N", "C", "H", "W"], ["k"], fixed_io_pairs=[(0, 0)])
+    axes = list(build.output)
+    window = build.reduce("k")
+    build.contract(share=[window])
+    axes[place] = build.unfold(axes[place], window)
+    operator, pool = build.finish(*axes), (2, 1) if place == 2 else (1, 2)
+    for k in (1, 2, 3, 5):
+        binding = {"N": 2, "C": 3, "H": 8, "W": 6, "k": k}
+        text = operator.to_torch_source(binding, pool=pool).split("def pooled")[1]
+        assert (".sum(-1)" in text) == (k > 1)
+        agrees(*pooled(operator, binding, pool))
+
+
+@pytest.mark.parametrize(("taps", "slices"), [(2, 2), (4, 4), (6, 5), (7, 7), (12, 7), (16, 8)])
+def test_blocks_are_summed_before_a_window_of_whole_blocks(taps: int, slices: int) -> None:
+    """A window of many positions is several sums of few slices."""
+    build = Build("[N, s*H, W]", "[N, H, W]", ["N", "H", "W"], ["s=4", "k"], fixed_io_pairs=[(0, 0)])
+    n, h, w = build.output
+    whole = build.split(h, build.reduce("s"))
+    operator = build.finish(n, build.unfold(whole, build.stride(build.reduce("k"), "s")), w)
+    for rows, columns in ((6, 3), (80, 3)):
+        binding = {"N": 2, "H": rows, "W": columns, "s": 4, "k": taps}
+        for form in FORMS:
+            agrees(operator, binding, form)
+    text = operator.to_torch_source({**binding, "H": 800})
+    assert text.count(".unbind(2)") == 1
+    assert text.count("z1[:, ") == slices
 
 
 def test_overlapping_windows_are_one_matrix_or_slices() -> None:
