@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from syno_lab.drawing.render import accessible_svg
-from syno_lab.drawing.style import FONT, INK, LINE
+from syno_lab.drawing.style import FONT, INK, INPUT, LINE, OUTPUT, PRIMITIVE_LOOKS, WEIGHT
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
@@ -20,15 +20,15 @@ MANY = 5
 WIDTHS = {"thick": (10, 3.5), "middle": (3, 1.8), "thin": (1, 0.8)}
 #: What the packages are about, and the colour of their boxes.
 PARTS = {
-    "what jobs and results need": ("#e7e7ec", ("processes", "store", "jobs")),
+    "what jobs and results need": (OUTPUT.fill, ("processes", "store", "jobs")),
     "operators": (
-        "#dfe8f5",
+        INPUT.fill,
         ("common", "drawing", "ir", "synthesis", "search", "sessions", "codegen", "operators", "panes"),
     ),
-    "systems of operators": ("#f9e6b8", ("pgraphs", "nas_pte", "canvas", "alpha")),
-    "networks": ("#d3f2d9", ("models", "data", "training", "trial", "tuning")),
-    "results, read and produced": ("#ffe0bd", ("reports", "experiments", "testing")),
-    "front ends": ("#ffdff1", ("commands", "widgets")),
+    "systems of operators": (WEIGHT.fill, ("pgraphs", "nas_pte", "canvas", "alpha")),
+    "networks": (PRIMITIVE_LOOKS["MERGE"].fill, ("models", "data", "training", "trial", "tuning")),
+    "results, read and produced": (PRIMITIVE_LOOKS["REDUCE"].fill, ("reports", "experiments", "testing")),
+    "front ends": (PRIMITIVE_LOOKS["STRIDE"].fill, ("commands", "widgets")),
 }
 FRONT = ("commands", "widgets")
 

@@ -18,19 +18,20 @@ from collections.abc import Collection, Mapping, Sequence
 
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Operation, Shape
+from syno_lab.drawing import style as looks
 from syno_lab.drawing.render import accessible_svg
-from syno_lab.drawing.style import EDGE_POINTS, HIGHLIGHT, INPUT, LINE, OUTPUT, WEIGHT, digraph, dot_text, plate
+from syno_lab.drawing.style import EDGE_POINTS, digraph, dot_text, plate
 from syno_lab.inputs import count_of, plural
 
 #: For each kind of operation: its sign, fill and border. Operations with weights have the colours of weights.
 LOOKS = {
-    "non-linear": ("~", "#ffe0bd", "#a85a00"),
-    "normalisation": ("N", "#e6dcff", "#6b3fc2"),
-    "pool": ("▽", "#cfe3ff", "#1f5fbf"),
-    "joins tensors": ("+", "#c9f0f2", "#0b7480"),
-    "other": ("·", "#ffffff", LINE),
-    "opaque": ("?", "#e4e4ea", "#55555f"),
-    "weights": ("Σ", WEIGHT.fill, WEIGHT.border),
+    "non-linear": ("~", *looks.primitive_look("REDUCE")[1:3]),
+    "normalisation": ("N", *looks.primitive_look("SHIFT")[1:3]),
+    "pool": ("▽", *looks.primitive_look("SPLIT")[1:3]),
+    "joins tensors": ("+", *looks.primitive_look("SHARE")[1:3]),
+    "other": ("·", looks.WHITE, looks.LINE),
+    "opaque": ("?", *looks.primitive_look("")[1:3]),
+    "weights": ("Σ", looks.WEIGHT.fill, looks.WEIGHT.border),
 }
 _CAPTION_POINTS = 12
 _LONGEST = 34  # the limit of characters in a line of a box
@@ -150,7 +151,7 @@ def _drawn(
     def edge(tensor: int, below: str, side: int) -> None:
         maker, shape = graph.maker(tensor), _shape(graph, tensor)
         above = f"t{tensor}" if maker is None else f"n{maker}"
-        label = plate([shape, *notes.get(tensor, ())], "#ffffff", EDGE_POINTS)
+        label = plate([shape, *notes.get(tensor, ())], looks.WHITE, EDGE_POINTS)
         lines.append(f'{above} -> {below} [id="{below}-in{side}", class="tensor", label={label}]')
         # Graphviz names an edge by its source and target, so edges between the same boxes share a title.
         before, words = titles.get(f"{above}->{below}"), f"t{tensor} of {shape}"
@@ -158,22 +159,22 @@ def _drawn(
 
     for number in range(len(graph.inputs)):
         words = f"input {number}"
-        box(f"t{number}", [words], INPUT.fill, INPUT.border, "input", words, "rounded,filled", 2)
+        box(f"t{number}", [words], looks.INPUT.fill, looks.INPUT.border, "input", words, "rounded,filled", 2)
     for number, node in enumerate(graph.nodes):
         _, fill, border = LOOKS[kind_of(node.operation, *graph.input_shapes(number))]
         words = f"node {number}: {node}, gives t{graph.tensor(number)} of {_shape(graph, graph.tensor(number))}"
         if node.source:
             words += f", from {node.source}"
         css = f"operation {node.operation.name}{' highlight' if number in highlight else ''}"
-        border, width = (HIGHLIGHT, 3) if number in highlight else (border, 1)
+        border, width = (looks.HIGHLIGHT, 3) if number in highlight else (border, 1)
         box(f"n{number}", _lines(node.operation), fill, border, css, words, "filled", width)
         for side, tensor in enumerate(node.inputs):
             edge(tensor, f"n{number}", side)
     for number, tensor in enumerate(graph.outputs):
         words = f"output {number}"
-        box(f"out{number}", [words], OUTPUT.fill, OUTPUT.border, "output", words, "rounded,filled", 2)
+        box(f"out{number}", [words], looks.OUTPUT.fill, looks.OUTPUT.border, "output", words, "rounded,filled", 2)
         edge(tensor, f"out{number}", 0)
-    label = plate([title], "#ffffff", _CAPTION_POINTS) if title else ""
+    label = plate([title], looks.WHITE, _CAPTION_POINTS) if title else ""
     apart = "nodesep=0.35, ranksep=0.35"
     source = digraph("graph_of_operations", lines, apart=apart, points=_CAPTION_POINTS, node="shape=box", label=label)
     return source, titles

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 from syno_lab.canvas.kernel import Draft
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, weight_of
 from syno_lab.canvas.shape import INPUT as IMAGE_SHAPE
+from syno_lab.drawing import style as looks
 from syno_lab.drawing.render import accessible_svg
-from syno_lab.drawing.style import EDGE_POINTS, HIGHLIGHT, INPUT, LINE, OUTPUT, WEIGHT, digraph, dot_text, plate
+from syno_lab.drawing.style import EDGE_POINTS, digraph, dot_text, plate
 from syno_lab.inputs import count_of, plural
 
 if TYPE_CHECKING:
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
     from syno_lab.canvas.shape import Size
 
 #: Fill and border of tensors between input and output, and of leaves, whose labels contain the word leaf.
-_TENSOR = ("#ffffff", LINE)
-_LEAF = ("#d3f2d9", "#1d7a3a")
+_TENSOR = (looks.WHITE, looks.LINE)
+_LEAF = looks.primitive_look("MERGE")[1:3]
 #: Fill and border behind the names of primitives by family; an FC has the colours of its weight.
 _FAMILIES = {
-    "rearrangement": ("#e6dcff", "#6b3fc2"),
-    "arithmetic": ("#ffe0bd", "#a85a00"),
-    "blending": ("#c9f0f2", "#0b7480"),
+    "rearrangement": looks.primitive_look("SHIFT")[1:3],
+    "arithmetic": looks.primitive_look("REDUCE")[1:3],
+    "blending": looks.primitive_look("SHARE")[1:3],
 }
 _SIGNS = {"add": "+ ", "sub": "− ", "mul": "× "}
 SIDES = ("LHS", "RHS")
@@ -101,7 +102,7 @@ def sign_of(name: str) -> str:
 
 def colour_of(name: str) -> str:
     """Return the colour of a primitive's name."""
-    return WEIGHT.border if name == "fc" else _FAMILIES[PRIMITIVES[name].family][1]
+    return looks.WEIGHT.border if name == "fc" else _FAMILIES[PRIMITIVES[name].family][1]
 
 
 def lights(draft: Draft, said: Iterable[str]) -> dict[str, list[str]]:
@@ -171,16 +172,16 @@ class _Drawing:
             self.lines,
             apart="nodesep=0.35, ranksep=0.4",
             points=_CAPTION_POINTS,
-            label=plate(self.captions, "#ffffff", _CAPTION_POINTS) if self.captions else "",
+            label=plate(self.captions, looks.WHITE, _CAPTION_POINTS) if self.captions else "",
         )
 
     def _tensor(self, number: int) -> None:
         name, shape = f"t{number}", self.draft.shapes[number]
         is_output = self.kernel is not None and number == len(self.draft.nodes)
         kinds = [*(["input"] if number == 0 else []), *(["output"] if is_output else [])]
-        fill, border = (INPUT.fill, INPUT.border) if number == 0 else _TENSOR
+        fill, border = (looks.INPUT.fill, looks.INPUT.border) if number == 0 else _TENSOR
         if is_output and number:
-            fill, border = OUTPUT.fill, OUTPUT.border
+            fill, border = looks.OUTPUT.fill, looks.OUTPUT.border
         if number in self.leaves:
             kinds.append("leaf")
             fill, border = _LEAF
@@ -189,7 +190,7 @@ class _Drawing:
             lines.append(f"viewed as {IMAGE_SHAPE}")
         chosen = number in self.highlight
         if chosen:
-            border = HIGHLIGHT
+            border = looks.HIGHLIGHT
         width = 3 if chosen else 2 if kinds else 1
         css = " ".join(["tensor", *kinds, *(["highlight"] if chosen else [])])
         self.lines.append(
@@ -220,7 +221,7 @@ class _Drawing:
         family = PRIMITIVES[node.primitive.name].family
         (tensor,) = node.inputs
         more = self._weight(number)
-        fill = WEIGHT.fill if more else _FAMILIES[family][0]
+        fill = looks.WEIGHT.fill if more else _FAMILIES[family][0]
         self._edge(
             name,
             f"t{tensor}",

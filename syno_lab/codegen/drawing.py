@@ -31,6 +31,7 @@ from syno_lab.drawing.style import (
     INPUT,
     OUTPUT,
     WEIGHT,
+    WHITE,
     Look,
     digraph,
     dot_text,
@@ -360,4 +361,4 @@ def _html(text: str) -> str:
 
 def _plate(text: str) -> str:
     """Return a DOT label on a light background, for text outside of nodes."""
-    return f'<<TABLE BORDER="0" CELLPADDING="0" BGCOLOR="#ffffff"><TR><TD>{_html(text)}</TD></TR></TABLE>>'
+    return f'<<TABLE BORDER="0" CELLPADDING="0" BGCOLOR="{WHITE}"><TR><TD>{_html(text)}</TD></TR></TABLE>>'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from syno_lab.drawing.render import accessible_svg
-from syno_lab.drawing.style import COORDINATE, FONT, INK, INPUT, LINE, Look, dot_text, primitive_look
+from syno_lab.drawing.style import COORDINATE, FONT, INK, INPUT, LINE, WHITE, Look, dot_text, primitive_look
 from syno_lab.inputs import count_of
 from syno_lab.synthesis.distance import Explanation, Group
 
@@ -74,7 +74,7 @@ def groups_svg(explanation: Explanation) -> str:
     return accessible_svg(source, "Reshape groups. " + " ".join(explanation_words(explanation)), titles)
 
 
-_GROUP = Look("ellipse", "#ffffff", LINE)
+_GROUP = Look("ellipse", WHITE, LINE)
 
 
 def _group_words(group: Group) -> str:

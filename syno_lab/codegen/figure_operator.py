@@ -18,7 +18,7 @@ from syno_lab.drawing.figure import MARGIN, Figure, Page
 from syno_lab.drawing.figure_graph import GraphFigure
 from syno_lab.drawing.figure_tex import FIT
 from syno_lab.drawing.formula import for_matplotlib, lines_of
-from syno_lab.drawing.style import INK
+from syno_lab.drawing.style import ACCENT, INK, QUIET
 from syno_lab.drawing.text import BREAK, in_lines
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
@@ -44,7 +44,7 @@ _INDENT = re.compile(r" *")
 _MORE = 4  # The additional indentation of a wrapped line's continuation, in letters.
 _LEAST_COLUMNS = 64  # The least number of letters in a line; a narrower page gets smaller letters.
 _MARKED = re.compile(r"(?P<comment>#.*|//(?= ).*|/\*.*)|\b(?P<word>def|for|in|range|if|void|const|float|int|long)\b")
-_COLOURS = {"comment": "#5f5f68", "word": "#1f5fbf"}
+_COLOURS = {"comment": QUIET, "word": ACCENT}
 
 
 def figure(

@@ -60,7 +60,7 @@ def course_svg(
         parts.append(
             f"<g><title>place {first + place}: property distance {name}</title>"
             f'<rect x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" fill="none" stroke="currentColor"/>'
-            f'<text x="{x:.1f}" y="{y - 7:.1f}" font-size="10" text-anchor="middle" fill="currentColor">{number}</text>'
+            f'<text x="{x:.1f}" y="{y - 7:.1f}" font-size="11" text-anchor="middle" fill="currentColor">{number}</text>'
             "</g>"
         )
     for place in range(len(distances) - 1):
@@ -120,7 +120,7 @@ def _dot(x: float, y: float, title: str, shown: str, is_here: bool) -> str:
     return (
         f"<g><title>{escape(title)}</title>"
         f'<ellipse cx="{x}" cy="{y:.1f}" rx="{size}" ry="{size}" fill="{fill}" stroke="currentColor"/>'
-        f'<text x="{x}" y="{y - 7:.1f}" font-size="10" text-anchor="middle" fill="currentColor">{shown}</text></g>'
+        f'<text x="{x}" y="{y - 7:.1f}" font-size="11" text-anchor="middle" fill="currentColor">{shown}</text></g>'
     )
 
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree
 
 from syno_lab import private
+from syno_lab.drawing.style import WHITE
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.inputs import printable, quoted
 from syno_lab.scratch import replacing
@@ -73,7 +74,7 @@ class Page(NamedTuple):
         """Return an empty figure as wide as the page; the figure's height is ``high`` points, margins included."""
         from matplotlib.figure import Figure as Plot
 
-        return Plot(figsize=(self.width, high / 72), facecolor="white")
+        return Plot(figsize=(self.width, high / 72), facecolor=WHITE)
 
 
 class Figure(ABC):
@@ -154,7 +155,7 @@ class Figure(ABC):
             "png": {"Description": words},
         }
         out = io.BytesIO()
-        plot.savefig(out, format=form, dpi=_DPI, facecolor="white", metadata=metadata[form])
+        plot.savefig(out, format=form, dpi=_DPI, facecolor=WHITE, metadata=metadata[form])
         if form != "svg":
             return out.getvalue()
         named = f'<svg role="img" aria-label="{escape(printable(self.description), quote=True)}" '

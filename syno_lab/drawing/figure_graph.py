@@ -10,9 +10,9 @@ import msgspec
 from syno_lab.drawing.figure import MARGIN, Figure, Page, renderer_of
 from syno_lab.drawing.figure_tex import FIT, tex_text
 from syno_lab.drawing.formula import for_matplotlib
-from syno_lab.drawing.hull import BAND, HULL, ROUND, bands
+from syno_lab.drawing.hull import BAND, ROUND, bands
 from syno_lab.drawing.render import render
-from syno_lab.drawing.style import INK
+from syno_lab.drawing.style import HULL, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -242,7 +242,7 @@ def _read(item: Mapping[str, Any], name: str) -> tuple[list[Outline], list[Words
     """Read the drawing operations that Graphviz's xdot output has under the attribute ``name``."""
     outlines: list[Outline] = []
     words: list[Words] = []
-    line, fill, width, dash, size, is_bold = "#000000", "#000000", 1.0, "", _USUAL_POINTS, False
+    line, fill, width, dash, size, is_bold = INK, INK, 1.0, "", _USUAL_POINTS, False
     for step in item.get(name, ()):
         match step["op"]:
             case "c":

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 from html import unescape
 
+from syno_lab.drawing.style import HULL
+
 #: The widths, in pixels, of the band around lines and of the border around nodes.
 BAND, ROUND = 16, 12
-#: The colours of a hull on a light and on a dark background.
-HULL, DARK_HULL = "#dff4f5", "#0d2b2f"
 
 _GROUP = re.compile(r'<g id="([^"]*)" class="([^"]*)">(.*?)</g>', re.DOTALL)
 _SHARED = re.compile(r"(w\d+)_d\d+--s(\d+)_c\d+")

@@ -11,10 +11,19 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from syno_lab.drawing.hull import DARK_HULL
-
 INK = "#1b1b1f"
 LINE = "#767680"
+#: A grey for text and lines, readable on white and on black (contrast 4.5 and 4.6), the grid of charts, and the accent.
+GREY, GRID, ACCENT, WHITE = "#767676", "#e0e0e0", "#1f5fbf", "#ffffff"
+#: The ink, the ground and the lines of charts on a dark background.
+DARK_CHART = ("#e6e6e6", "#1b1b1b", "#444444")
+#: The colours of series, and of a measure from the least value to the greatest (viridis).
+HUES = ("#2a7fd4", "#d55e00", "#009e73", "#cc79a7", "#b58900", "#56b4e9", "#9a5fc0", GREY)
+SHADES = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725")
+#: Quiet words, words on a coloured ground, and the grounds and borders of what has no value.
+QUIET, NO_VALUE, PALE, BOX_LINE = "#5f5f68", "#c8c8c8", "#e6e6e6", "#606060"
+#: The colours of a hull on a light and on a dark background.
+HULL, DARK_HULL = "#dff4f5", "#0d2b2f"
 #: The layout program knows the widths of this font; for a list of fonts it would use the widths of Times.
 FONT = "Helvetica"
 HIGHLIGHT = "#d5008f"
@@ -34,19 +43,19 @@ class Look(NamedTuple):
 PRIMITIVE_LOOKS = {
     "SPLIT": Look("trapezium", "#cfe3ff", "#1f5fbf", "⊔"),
     "MERGE": Look("invtrapezium", "#d3f2d9", "#1d7a3a", "⊓"),
-    "SHIFT": Look("cds", "#e6dcff", "#6b3fc2", "↻"),
+    "SHIFT": Look("cds", "#e2d0ff", "#4a1f9e", "↻"),
     "EXPAND": Look("octagon", "#ffd9d2", "#b93a22", "∅"),
     "UNFOLD": Look("house", "#fff0b8", "#8a6a00", "⊞"),
     "STRIDE": Look("parallelogram", "#ffdff1", "#b02a78", "⇥"),
-    "REDUCE": Look("ellipse", "#ffe0bd", "#a85a00", "Σ"),
-    "SHARE": Look("hexagon", "#c9f0f2", "#0b7480", "×"),
+    "REDUCE": Look("ellipse", "#ffe0bd", "#8f4300", "Σ"),
+    "SHARE": Look("hexagon", "#c9f0f2", "#08616c", "×"),
 }
 #: The fill and border of each look on a dark background with light text; :func:`dark_css` writes them.
-DARK_INK, DARK_LINE, DARK_GROUND = "#ececf0", "#9a9aa6", "#17171a"
+DARK_INK, DARK_LINE, DARK_GROUND, DARK_ACCENT = "#ececf0", "#9a9aa6", "#17171a", "#8ab4f8"
 DARK_LOOKS = {
     "SPLIT": ("#16335c", "#7fb2ff"),
     "MERGE": ("#14401f", "#6fd48c"),
-    "SHIFT": ("#33215e", "#b79bff"),
+    "SHIFT": ("#33215e", "#d6c7ff"),
     "EXPAND": ("#5a1f14", "#ff9a84"),
     "UNFOLD": ("#4a3a00", "#e8c04a"),
     "STRIDE": ("#561639", "#ff8fcb"),
@@ -58,7 +67,7 @@ DARK_LOOKS = {
     "weight": ("#463806", "#e8c04a"),
 }
 OTHER_PRIMITIVE = Look("box", "#e4e4ea", "#55555f")  # the look of a new primitive that has no entry in the table
-COORDINATE = Look("box", "#ffffff", LINE)
+COORDINATE = Look("box", WHITE, LINE)
 INPUT = Look("plain", "#dfe8f5", "#3c5a86")
 OUTPUT = Look("plain", "#e7e7ec", "#4a4a55")
 WEIGHT = Look("plain", "#f9e6b8", "#8a6a00")
@@ -142,7 +151,7 @@ def dark_css(place: str) -> str:
         rules[f'{boxes}[fill="{light}"]:not([stroke="none"], [stroke="{HIGHLIGHT}"])'] = f"stroke: {border}"
         if light != COORDINATE.fill:
             rules[f'.edge polygon[fill="{light}"][stroke="none"]'] = f"fill: {fill}"
-    rules['.graph > polygon[fill="#ffffff"]'] = f"fill: {DARK_GROUND}"
+    rules[f'.graph > polygon[fill="{WHITE}"]'] = f"fill: {DARK_GROUND}"
     rules[".graph > text"] = f"fill: {DARK_INK}"
     return "".join(f":where({place} {selector}) {{ {rule}; }}\n" for selector, rule in rules.items())
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from syno_lab.drawing.style import GREY
 from syno_lab.inputs import printable
-
-#: A grey for text and lines, readable on white and on black (contrast 4.5 and 4.6).
-GREY = "#767676"
 
 
 def safe(text: str) -> str:

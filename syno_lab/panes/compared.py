@@ -12,6 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, TypedDict
 
+from syno_lab.drawing.style import LINE
 from syno_lab.drawing.svg import titled
 from syno_lab.effort import Stop
 from syno_lab.errors import SpecError, StoppedError, SynoError
@@ -325,7 +326,7 @@ def side_by_side(pictures: Sequence[tuple[str, str]]) -> str:
         opened = f'<svg xmlns="http://www.w3.org/2000/svg" x="{across:g}" y="{_HEAD}" width="{width:g}"'
         parts.append(
             f'<text x="{across + width / 2:g}" y="15" text-anchor="middle" font-family="sans-serif" font-size="14" '
-            f'fill="#767680">{escape(name)}</text>{opened} height="{height:g}" {box}>{_IDS.sub("", rest)}'
+            f'fill="{LINE}">{escape(name)}</text>{opened} height="{height:g}" {box}>{_IDS.sub("", rest)}'
         )
         across, down = across + width + _GAP, max(down, height)
     full = f"{across - _GAP:g}", f"{down + _HEAD:g}"

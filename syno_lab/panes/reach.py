@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from syno_lab.common.reach import AxisField, axis_table, index_of
+from syno_lab.drawing.style import ACCENT, LINE
 from syno_lab.drawing.svg import titled
 from syno_lab.effort import end_if
 from syno_lab.errors import SpecError
@@ -161,8 +162,8 @@ def field_svg(counts: Array, sizes: Sequence[str], say: Callable[[Any], str]) ->
         strength = 0.25 + 0.75 * float(number) / float(most)
         place = f"{row + window[0][0]}, {column + window[1][0]}"
         cells.append(
-            f'<rect x="{column * _CELL}" y="{row * _CELL}" width="{_CELL}" height="{_CELL}" fill="#1f5fbf" '
-            f'fill-opacity="{strength:.2f}" stroke="#767680" stroke-width="0.5">'
+            f'<rect x="{column * _CELL}" y="{row * _CELL}" width="{_CELL}" height="{_CELL}" fill="{ACCENT}" '
+            f'fill-opacity="{strength:.2f}" stroke="{LINE}" stroke-width="0.5">'
             f"<title>[{place}]: {say(number)}</title></rect>"
         )
     height, width = shown.shape[0] * _CELL, shown.shape[1] * _CELL
@@ -170,7 +171,7 @@ def field_svg(counts: Array, sizes: Sequence[str], say: Callable[[Any], str]) ->
         f"input axes {names[0] or 'none'} (down) and {names[1]} (across): {len(cells)} of {plane.size} positions read"
     )
     below = f"{_range(names[0], window[0], plane.shape[0])} down, {_range(names[1], window[1], plane.shape[1])} across"
-    frame = f'<rect x="0" y="0" width="{width}" height="{height}" fill="none" stroke="#767680"/>'
+    frame = f'<rect x="0" y="0" width="{width}" height="{height}" fill="none" stroke="{LINE}"/>'
     look = 'font-size="12" font-family="sans-serif" fill="currentColor"'
     text = f'<text x="0" y="{height + 16}" {look}>{escape(below)}</text>'
     wide, high = f"{max(width, 260) + 2}", f"{height + 24}"

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from syno_lab.common import layers
+from syno_lab.drawing.style import HUES, LINE, NO_VALUE, SHADES
 from syno_lab.drawing.svg import safe
 from syno_lab.effort import Stop, end_if
 from syno_lab.errors import FormatError, SpecError, SynoError
@@ -209,9 +210,7 @@ def shown_atlas(found: Atlas, pages: Mapping[str, str] | None = None) -> ShownAt
 
 
 _WIDTH, _HEIGHT, _ROOM, _LEGEND = 960.0, 560.0, 40.0, 52.0
-#: Colours from the lowest to the highest result (viridis), for no result, and for known operators.
-SHADES = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725")
-_NO_RESULT, _KNOWN, _EDGE = "#a0a0a8", "#009e73", "#767680"
+_NO_RESULT, _KNOWN, _EDGE = NO_VALUE, HUES[2], LINE
 _SIZE, _POINTS, _LETTER = 6.0, 11, 6.3  # mark size, font size and letter width in pixels
 _MOST_LETTERS = 22
 # Lines keep their width at any scale, and a hollow mark reacts to a pointer inside too.
@@ -336,5 +335,4 @@ def atlas_page(title: str, shown: ShownAtlas) -> str:
 _STYLE = """th, td { overflow-wrap: anywhere; }
 td:last-child { text-align: right; }
 svg text { fill: currentColor; }
-a:focus-visible { outline: 3px solid #1f5fbf; }
 """

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from syno_lab.drawing.style import DARK_CHART, GRID, HUES, INK, WHITE
 from syno_lab.errors import SpecError, StoreError
 from syno_lab.inputs import printable, quoted
 from syno_lab.reports.courses import Course, read_courses, rung_courses
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from syno_lab.versioned import JSON
 
 Subject = Literal["front", "curves", "funnel", "layers", "comparisons"]
-COLOURS = ("#2a7fd4", "#d55e00", "#009e73", "#cc79a7", "#b58900", "#56b4e9", "#9a5fc0", "#767676")
 
 
 def plain(text: str) -> str:
@@ -44,12 +44,12 @@ def blank(x: str = "", y: str = "", title: str = "") -> Figure:
     import plotly.graph_objects as go
     import plotly.io
 
-    for name, ink, ground, line in (("", "#222222", "#ffffff", "#e0e0e0"), ("-dark", "#e6e6e6", "#1b1b1b", "#444444")):
+    for name, ink, ground, line in (("", INK, WHITE, GRID), ("-dark", *DARK_CHART)):
         if f"syno-lab{name}" in plotly.io.templates:
             continue  # a registered template may have the user's changes
         axis = {"gridcolor": line, "linecolor": line, "zerolinecolor": line, "automargin": True}
         look: dict[str, Any] = {"paper_bgcolor": ground, "plot_bgcolor": ground, "xaxis": axis, "yaxis": axis}
-        look |= {"colorway": COLOURS, "font": {"family": "system-ui, sans-serif", "size": 13, "color": ink}}
+        look |= {"colorway": HUES, "font": {"family": "system-ui, sans-serif", "size": 14, "color": ink}}
         look |= {"hovermode": "closest", "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}}
         plotly.io.templates[f"syno-lab{name}"] = go.layout.Template(layout=look)
     titles = {name: {"text": plain(text)} for name, text in (("title", title), ("xaxis_title", x), ("yaxis_title", y))}
@@ -73,7 +73,7 @@ def front_figure(front: Front, title: str = "", published: Sequence[Stated] = ()
     x, y, *z = front.axes
     figure = blank(x.text, y.text, title)
     best = [front.points[place].values for place in front.front] if not z else []
-    line = {"shape": "vh" if x.maximise else "hv", "color": COLOURS[0], "width": 1.2}
+    line = {"shape": "vh" if x.maximise else "hv", "color": HUES[0], "width": 1.2}
     xs, ys = ([values[side] for values in best] for side in (0, 1))
     figure.add_scatter(x=xs, y=ys, mode="lines", line=line, name="the front", showlegend=False, hoverinfo="skip")
     for (kind, system, mark), points in groups_of(front).items():

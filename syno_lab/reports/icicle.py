@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from syno_lab.drawing.style import PRIMITIVE_LOOKS, Look
+from syno_lab.drawing.style import BOX_LINE, INK, NO_VALUE, PALE, PRIMITIVE_LOOKS, WHITE, Look
 from syno_lab.drawing.svg import picture, safe
 from syno_lab.inputs import printable
 from syno_lab.search.branches import Branch, Branching
@@ -36,7 +36,6 @@ _COMPARISON = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.+)")
 _HOLDS = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge, "=": operator.eq}
 _NUMBERS = ("searches", "visits", "outstanding", "fruitless", "reward", "best", "distance", "probe")
 _WIDTH, _HIGH, _LETTER = 900, 24, 6.6  # the sketch's width, a box's height, a letter's mean width [pixels]
-_GREY, _WHITE, _MORE = "#c8c8c8", "#ffffff", "#e6e6e6"
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,9 +235,9 @@ def _value(branch: Branch, colour: Colour) -> float | None:
 def _fill(kind: str, shade: float | None) -> str:
     """Return a box's colour. Dark letters are readable on each returned colour."""
     if kind == "pruned":
-        return _WHITE
+        return WHITE
     if kind == "dead end":
-        return _GREY
+        return NO_VALUE
     light, dark = (0xF4, 0xF7, 0xFB), (0x74, 0xA9, 0xDD)
     mixed = (round(a + (b - a) * (shade or 0.0)) for a, b in zip(light, dark, strict=True))
     return "#" + "".join(f"{part:02x}" for part in mixed)
@@ -288,7 +287,7 @@ def _bundle(number: int, parent: Branch, level: int, left: float, width: float) 
         level=level,
         left=round(left, 6),
         width=round(width, 6),
-        fill=_MORE,
+        fill=PALE,
     )
 
 
@@ -300,11 +299,11 @@ def icicle_sketch(found: Icicle, words: str) -> str:
         x, y, width = box.left * _WIDTH, box.level * _HIGH, box.width * _WIDTH
         frame = f'x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_HIGH}"'
         dashed = ' stroke-dasharray="3 2"' if box.kind in ("pruned", "more") else ""
-        shape = f'<rect {frame} fill="{box.fill}" stroke="#606060" stroke-width="0.5"{dashed}/>'
+        shape = f'<rect {frame} fill="{box.fill}" stroke="{BOX_LINE}" stroke-width="0.5"{dashed}/>'
         if box.edge:
             shape += f'<rect x="{x:.1f}" y="{y}" width="{min(3.0, width):.1f}" height="{_HIGH}" fill="{box.edge}"/>'
         letters = int((width - 8) / _LETTER)
         shown = next((text for text in map(printable, (box.text, box.short, box.sign)) if len(text) <= letters), "")
-        label = f'<text x="{x + 5:.1f}" y="{y + 16}" fill="#111111">{safe(shown)}</text>' if shown else ""
+        label = f'<text x="{x + 5:.1f}" y="{y + 16}" fill="{INK}">{safe(shown)}</text>' if shown else ""
         parts.append(f"<g><title>{safe(box.words)}</title>{shape}{label}</g>")
     return picture(_WIDTH, levels * _HIGH, words, parts, ' font-size="11"')

@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.drawing.figure import Figure, Page, fit_labels, legend_above, renderer_of
-from syno_lab.drawing.svg import GREY, picture, safe, text
+from syno_lab.drawing.style import GREY, GRID, HUES, INK, WHITE
+from syno_lab.drawing.svg import picture, safe, text
 from syno_lab.errors import FormatError
 from syno_lab.inputs import printable, quoted
 from syno_lab.reports.fronts import Front, Placed, short_number
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
 #: colour: trials are small, trials on the front large, known operators hollow, and the baseline is a star.
 KNOWN = "known operators"
 LOOKS = {
-    "trials": ("#8a8a8a", 22),
-    "on the front": ("#2a7fd4", 48),
-    KNOWN: ("#009e73", 48),
-    "baseline": ("#d55e00", 110),
+    "trials": (GREY, 22),
+    "on the front": (HUES[0], 48),
+    KNOWN: (HUES[2], 48),
+    "baseline": (HUES[1], 110),
 }
-PAPER = "#7b3f9e"
+PAPER = HUES[6]
 FORMS = ("svg", "png")
 _MOST_NAMES = 12
 
@@ -147,7 +148,7 @@ def _draw_points(figure: Plot, axes: Axes, front: Front, published: Sequence[Sta
     x, y = front.axes[:2]
     axes.set_xlabel(x.text, parse_math=False)
     axes.set_ylabel(y.text, parse_math=False)
-    axes.grid(visible=True, color="#e0e0e0", linewidth=0.8)
+    axes.grid(visible=True, color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     if not front.points:
         axes.text(0.5, 0.5, "no trial has a value on each axis yet", transform=axes.transAxes, ha="center", color=GREY)
@@ -177,7 +178,7 @@ def _draw_points(figure: Plot, axes: Axes, front: Front, published: Sequence[Sta
     if len(front.axes) == 2 and front.front:
         line = [front.points[place].values for place in front.front]
         where: Any = "pre" if x.maximise else "post"
-        axes.step([v[0] for v in line], [v[1] for v in line], where=where, color="#2a7fd4", linewidth=1.2)
+        axes.step([v[0] for v in line], [v[1] for v in line], where=where, color=HUES[0], linewidth=1.2)
     for number, statement in enumerate(published):
         (x0, x1), (y0, y1) = statement.ranges[:2]
         heights, end = ([y0, y1], "_") if x0 == x1 else ([(y0 + y1) / 2] * 2, "|")
@@ -201,12 +202,11 @@ def _legend_of_systems(front: Front, kinds: Collection[str]) -> list[Any]:
             handles.append(Patch(facecolor="none" if name == KNOWN else colour, edgecolor=colour, label=name))
     for title, name in front.systems.items():
         mark, label = mark_of(name).marker, printable(title)
-        handles.append(Line2D([], [], linestyle="", marker=mark, markersize=6, color="#444444", label=label))
+        handles.append(Line2D([], [], linestyle="", marker=mark, markersize=6, color=INK, label=label))
     return handles
 
 
 _LONGEST_NAME = 28
-_LINE = "#767676"
 # The distances from a point to its label in font sizes, the nearest first, and the directions, the usual one first.
 _FAR = (0.9, 1.8, 3.0, 4.5, 6.5, 9.0, 12.0)
 _REFUSED = 10**6  # more than the possible number of overlaps
@@ -246,7 +246,7 @@ def draw_names(plot: Plot, axes: Axes, front: Front) -> None:
                     va={1: "bottom", -1: "top", 0: "center"}[up],
                     fontsize=size,
                     parse_math=False,
-                    arrowprops={"arrowstyle": "-", "color": _LINE, "lw": 0.5} if far > _FAR[0] else None,
+                    arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.5} if far > _FAR[0] else None,
                 )
                 drawn.set_in_layout(False)
                 box = _text_box(drawn, renderer)
@@ -309,7 +309,7 @@ def front_sketch(front: Front, title: str = "Trials", published: Sequence[Stated
         across = _LEFT + (x - x0) / (x1 - x0) * (_WIDTH - _LEFT - _RIGHT)
         return across, _HEIGHT - _BOTTOM - (y - y0) / (y1 - y0) * (_HEIGHT - _TOP - _BOTTOM)
 
-    parts = [f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>', text(_LEFT, 20, title, 14)]
+    parts = [f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="{WHITE}"/>', text(_LEFT, 20, title, 14)]
     for number in range(_TICKS):
         share = number / (_TICKS - 1)
         x, y = x0 + share * (x1 - x0), y0 + share * (y1 - y0)
@@ -363,5 +363,5 @@ def _mark(mark: Mark, x: float, y: float, size: float, look: str, title: str) ->
     return f'<path d="{mark.path}" {attributes} {look}><title>{safe(title)}</title></path>'
 
 
-def _line(x0: float, y0: float, x1: float, y1: float, colour: str = "#e0e0e0") -> str:
+def _line(x0: float, y0: float, x1: float, y1: float, colour: str = GRID) -> str:
     return f'<path d="M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}" stroke="{colour}" fill="none"/>'

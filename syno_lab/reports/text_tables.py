@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
+from syno_lab.drawing.style import ACCENT, DARK_ACCENT, DARK_INK, GREY, INK
 from syno_lab.inputs import aligned, printable
 
 Cell = str | int | float | None
@@ -65,17 +66,19 @@ def html_page(title: str, body: Iterable[str], style: str = "") -> str:
     return _PAGE.format(title=escape(printable(title)), body="\n".join(body), style=style)
 
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+_PAGE = f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{{title}}</title>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'">
 <meta name="viewport" content="width=device-width"><style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }}
-table {{ border-collapse: collapse; margin: 1.5em 0; }}
-caption {{ text-align: left; font-weight: bold; padding: .3em 0; }}
-th, td {{ text-align: left; padding: .2em 1.2em .2em 0; vertical-align: top; border-bottom: 1px solid #8888; }}
-{style}</style></head><body><main>
-<h1>{title}</h1>
-{body}
+:root {{{{ color-scheme: light dark; color: light-dark({INK}, {DARK_INK}); }}}}
+body {{{{ font: 14px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }}}}
+h1 {{{{ font-size: 20px; }}}}
+a {{{{ color: light-dark({ACCENT}, {DARK_ACCENT}); }}}}
+table {{{{ border-collapse: collapse; margin: 1.5em 0; }}}}
+caption {{{{ text-align: left; font-weight: bold; padding: .3em 0; }}}}
+th, td {{{{ text-align: left; padding: .3em 1.2em .3em 0; vertical-align: top; border-bottom: 1px solid {GREY}; }}}}
+{{style}}</style></head><body><main>
+<h1>{{title}}</h1>
+{{body}}
 </main></body></html>
 """

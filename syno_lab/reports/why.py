@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from syno_lab.drawing.style import INK, WHITE
 from syno_lab.errors import StoreError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.panes import Asked, panes_of, read_pane
@@ -165,8 +166,8 @@ def why_page(found: Why) -> str:
     return html_page(_title(found), [figures.get(False, ""), *tables, figures.get(True, "")], _STYLE)
 
 
-_STYLE = """figure { margin: 1.5em 0; overflow-x: auto; }
-figure.paper svg { background: #fff; color: #000; }
+_STYLE = f"""figure {{ margin: 1.5em 0; overflow-x: auto; }}
+figure.paper svg {{ background: {WHITE}; color: {INK}; }}
 """
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from syno_lab.drawing.style import INK
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import FormatError, PrimitiveError, SynoError
 from syno_lab.inputs import quoted
@@ -25,8 +26,8 @@ from syno_lab.sessions.shown import Group, Item, Picture, Why
 from syno_lab.sessions.text import SessionRecord, check_operator
 
 S = TypeVar("S", bound=State)
-#: The colour of the menu's groups, and the limit of random walks in one search for a way.
-_COLOUR, _WALKS = "#334155", 100
+#: The limit of random walks in one search for a way.
+_WALKS = 100
 
 
 class Named(NamedTuple):
@@ -147,7 +148,7 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
             groups.setdefault(candidate.step.split()[0], ([], []))[bool(candidate.rule)].append(item)
         for items in chain(*groups.values()):
             items.sort(key=_nearness)
-        return [Group(name, name, "", _COLOUR, name, "", *items) for name, items in groups.items()]
+        return [Group(name, name, "", INK, name, "", *items) for name, items in groups.items()]
 
     def _after(self, state: S, candidate: Named) -> float | None:
         try:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from syno_lab.drawing.figure import Figure, Page, legend_above
+from syno_lab.drawing.style import GREY, GRID, HUES, WHITE
 from syno_lab.errors import TuningError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 #: <syno_lab.tuning.values.TuningResult>`.
 History = Sequence[tuple[int, float]]
 
-_COLOURS = ("#767676", "#2a7fd4", "#009e73", "#cc79a7", "#e69f00", "#d55e00", "#56b4e9")
+_COLOURS = (GREY, *(HUES[number] for number in (0, 2, 3, 4, 1, 5)))
 
 
 class Curve(NamedTuple):
@@ -65,7 +66,7 @@ class CurvesFigure(Figure):
         from matplotlib.figure import Figure as Plot
         from matplotlib.ticker import LogFormatter
 
-        plot = Plot(figsize=(page.width, min(0.68 * page.width, 4.2)), facecolor="white", layout="constrained")
+        plot = Plot(figsize=(page.width, min(0.68 * page.width, 4.2)), facecolor=WHITE, layout="constrained")
         axes = plot.subplots()
         for number, curve in enumerate(self._curves):
             colour = _COLOURS[number % len(_COLOURS)]
@@ -74,7 +75,7 @@ class CurvesFigure(Figure):
         axes.set_xlabel("trials")
         axes.set_ylabel("milliseconds")
         axes.set_yscale("log")
-        axes.grid(visible=True, which="both", color="#e0e0e0", linewidth=0.6)
+        axes.grid(visible=True, which="both", color=GRID, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.4)))

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from syno_lab.drawing.style import DARK_GROUND, GREY, INK, WHITE
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.protocol import Binding, OfPrimitives, Operator, PrimitiveCard
 from syno_lab.systems import DEFAULT_NAME, find_card, find_system, format_named, is_operator, operator_of, system_of
@@ -108,7 +109,7 @@ class Moved:
         matrices = array.reshape(-1, rows, columns)
         cell = max(34, 12 + max(len(str(entry)) for entry in array.ravel()) * 7)
         sizes = "\u00d7".join(map(str, array.shape))
-        parts = [f'<text x="4" y="{y + 4}" fill="#808080">{name} [{sizes}]</text>']
+        parts = [f'<text x="4" y="{y + 4}" fill="{GREY}">{name} [{sizes}]</text>']
         y += _GAP
         for number, matrix in enumerate(matrices):
             left = 4 + number * (columns * cell + _GAP)
@@ -126,9 +127,9 @@ class Moved:
                 f'<rect x="{x + i * share:.1f}" y="{y}" width="{share:.1f}" height="{_HEIGHT}" '
                 f'fill="hsl({hue},70%,{80 - 10 * (place % 2)}%)"/>'
             )
-        ink = "#111111" if read else "#808080"
+        ink = INK if read else GREY
         return (
-            f'{stripes}<rect x="{x}" y="{y}" width="{width}" height="{_HEIGHT}" fill="none" stroke="#808080"/>'
+            f'{stripes}<rect x="{x}" y="{y}" width="{width}" height="{_HEIGHT}" fill="none" stroke="{GREY}"/>'
             f'<text x="{x + width / 2}" y="{y + _HEIGHT / 2 + 4}" text-anchor="middle" fill="{ink}">'
             f"{escape(str(entry))}</text>"
         )
@@ -167,8 +168,8 @@ def _image(card: PrimitiveCard) -> str:
 
 def _paper() -> str:
     """Return the background of an image, which only knows its own colour scheme: see :data:`_SCHEMES`."""
-    dark = f"svg {{ background: #17171a; }}\n{joined('operator_graph_dark.css').replace('.syno-dark', 'svg')}"
-    return f"svg {{ background: #ffffff; }}\n@media (prefers-color-scheme: dark) {{\n{dark}}}"
+    dark = f"svg {{ background: {DARK_GROUND}; }}\n{joined('operator_graph_dark.css').replace('.syno-dark', 'svg')}"
+    return f"svg {{ background: {WHITE}; }}\n@media (prefers-color-scheme: dark) {{\n{dark}}}"
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

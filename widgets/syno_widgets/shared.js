@@ -488,7 +488,7 @@ async function pngOfSvg(text) {
   canvas.width = Math.min(2 * image.width, 8000);
   canvas.height = Math.round((canvas.width * image.height) / image.width);
   const context = canvas.getContext("2d");
-  context.fillStyle = "#ffffff";
+  context.fillStyle = "white";
   context.fillRect(0, 0, canvas.width, canvas.height);
   context.drawImage(image, 0, 0, canvas.width, canvas.height);
   return canvasBlob(canvas);
@@ -502,7 +502,7 @@ async function pngOfPictures(addresses) {
   canvas.width = images.reduce((sum, image) => sum + image.width + gap, -gap);
   canvas.height = Math.max(...images.map((image) => image.height));
   const context = canvas.getContext("2d");
-  context.fillStyle = "#ffffff";
+  context.fillStyle = "white";
   context.fillRect(0, 0, canvas.width, canvas.height);
   let at = 0;
   for (const image of images) {

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from syno_lab.common.probe import Probe, beside_convolution
+from syno_lab.drawing.style import ACCENT, LINE
 from syno_lab.drawing.svg import titled
 from syno_lab.ir.operator import Operator
 from syno_lab.panes import Asked
@@ -135,6 +136,6 @@ def _map(array: Array, left: int, top: int, words: str) -> tuple[str, int, int]:
     for level in range(1, _LEVELS + 1):
         cells = [f"M{x * cell} {y * cell}h{cell}v{cell}h-{cell}z" for y, x in np.argwhere(levels == level)]
         if cells:
-            parts.append(f'<path d="{"".join(cells)}" fill="#1f5fbf" fill-opacity="{level / _LEVELS:.3g}"/>')
-    parts.append(f'<rect width="{width}" height="{height}" fill="none" stroke="#767680"/></g>')
+            parts.append(f'<path d="{"".join(cells)}" fill="{ACCENT}" fill-opacity="{level / _LEVELS:.3g}"/>')
+    parts.append(f'<rect width="{width}" height="{height}" fill="none" stroke="{LINE}"/></g>')
     return "\n".join(parts), width, height
