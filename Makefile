@@ -79,6 +79,7 @@ picture: $(VENV)/.installed ## The README's pGraph, the packages and the page of
 	$(BIN)/syno-lab show conv2d --as svg --out docs/conv2d.svg
 	$(BIN)/python docs/architecture.py
 	$(BIN)/python docs/primitives.py
+	$(BIN)/python docs/gallery.py
 
 screenshots: chromium $(VENV)/.installed-dev ## Every view, light and dark, at three widths; and the manual's screenshots
 	rm -rf $(VENV)/screenshots $(VENV)/views build/screenshots

@@ -19,6 +19,7 @@ from sphinx.util.nodes import get_node_source, make_refnode
 from sphinx.writers.html5 import HTML5Translator
 
 from syno_lab import __version__
+from syno_lab.drawing.style import ACCENT, DARK_ACCENT
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -31,6 +32,7 @@ CONTENTS = {
             "docs/tasks",
             "docs/building-by-hand",
             "docs/looking-at-an-operator",
+            "docs/gallery",
             "docs/operator-forms",
             "docs/to-paper",
             "docs/sampling",
@@ -89,6 +91,10 @@ suppress_warnings = ["ref.python"]
 nitpicky = True
 
 html_theme = "furo"
+html_theme_options = {
+    f"{mode}_css_variables": {"color-brand-primary": accent, "color-brand-content": accent}
+    for mode, accent in (("light", ACCENT), ("dark", DARK_ACCENT))
+}
 pygments_dark_style = "github-dark"
 html_static_path = ["site/site.css"]
 html_css_files = ["site.css"]

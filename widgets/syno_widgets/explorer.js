@@ -83,11 +83,11 @@ class ExplorerPage extends LiveView {
     bar.append(choose("source", "Source", []), choose("depth", "Levels", depths, Number));
     bar.append(choose("colour", "Colour", []));
     bar.append(make("label", {}, this.choices.pruned, " pruned steps"), make("label", {}, "Filter ", input));
-    const press = (text, onclick) => make("button", { type: "button", disabled: !live, onclick }, text);
+    const press = (text, onclick, kind = "syno-quiet") => make("button", { class: kind, type: "button", disabled: !live, onclick }, text);
     this.buttons = {
       zoom: press("Begin the picture here", () => this.put("root", this.at())),
       all: press("Show all", () => this.put("root", "")),
-      open: press("Open in the stepper", () => this.asker.ask("open", { key: this.at() })),
+      open: press("Open in the stepper", () => this.asker.ask("open", { key: this.at() }), "syno-primary"),
       around: press("Space around it", () => this.asker.ask("around", { key: this.at() })),
     };
     const tools = make("div", { class: "syno-bar", role: "group", "aria-label": "The chosen place" }, ...Object.values(this.buttons));

@@ -7,21 +7,15 @@ function codePiece(piece) {
   return piece.kind ? make("span", { class: `syno-tint-${piece.kind}` }, piece.text) : piece.text;
 }
 
-/** A line of a program; where it is broken it goes on four letters behind its own indentation. */
+/** A line of a program; it is never broken. */
 function codeLine(attributes = {}) {
   return make("span", { class: "syno-line", ...attributes });
-}
-
-function indent(line) {
-  const spaces = /^ */.exec(line.textContent)[0].length;
-  line.style.setProperty("--syno-indent", `${spaces + 4}ch`);
 }
 
 function codeBlock(pieces, label) {
   const block = make("pre", { class: "syno-code", tabindex: "0", role: "group", "aria-label": label });
   let line = codeLine();
   const end = () => {
-    indent(line);
     block.append(line, "\n");
     line = codeLine();
   };
@@ -55,7 +49,6 @@ function loopNest(nest, told) {
           make("span", { class: "syno-piece", role: "button", tabindex: "-1", "data-ids": piece.ids.join(" ") }, piece.text),
         );
     }
-    indent(line);
     block.append(line, "\n");
   }
   const pieces = [...block.querySelectorAll(".syno-piece")];

@@ -307,8 +307,8 @@ class View extends LiveView {
         "span",
         { class: "syno-together" },
         box,
-        make("button", { type: "button", "aria-label": `Copy ${what}`, onclick: copy }, "Copy"),
-        make("button", { type: "button", "aria-label": `Save ${what}`, onclick: save }, "Save"),
+        make("button", { class: "syno-quiet", type: "button", "aria-label": `Copy ${what}`, onclick: copy }, icon("copy"), "Copy"),
+        make("button", { class: "syno-quiet", type: "button", "aria-label": `Save ${what}`, onclick: save }, icon("save"), "Save"),
       ),
     ];
   }

@@ -61,7 +61,7 @@ class RunsPage extends LiveView {
         title,
       ),
     );
-    const tabs = make("div", { role: "tablist", "aria-label": "Runs" }, ...this.tabs);
+    const tabs = make("div", { class: "syno-tabs", role: "tablist", "aria-label": "Runs" }, ...this.tabs);
     const source = choose("source", "Source");
     source.classList.add("syno-source");
     this.front = new FrontChart({
@@ -90,7 +90,7 @@ class RunsPage extends LiveView {
     this.form = make("select", { "aria-label": "Format of the file" });
     const forms = live ? ["CSV", "Parquet", "SVG", "PNG", "PDF", "TeX"] : Object.keys(this.model.get("files"));
     this.form.append(...forms.map((form) => make("option", {}, form)));
-    const save = make("button", { type: "button", onclick: () => this.save() }, "Save");
+    const save = make("button", { class: "syno-quiet", type: "button", onclick: () => this.save() }, icon("save"), "Save");
     const tools = choose("tool", "Drag:");
     for (const name of ["lasso", "box"]) this.choices.tool.append(make("option", { value: name }, name));
     this.choices.tool.disabled = false;
@@ -105,21 +105,21 @@ class RunsPage extends LiveView {
     this.ask = make("button", { type: "button", onclick: () => this.openWhy(this.model.get("chosen")) }, "Why this one?");
     this.search = new SearchPanel((key) => this.openWhy(key));
     this.panels = {
-      results: make("div", { role: "tabpanel", "aria-label": "Results" }, bar),
+      results: make("div", { role: "tabpanel", "aria-label": "Results" }),
       jobs: make("div", { role: "tabpanel", "aria-label": titles.jobs }),
       search: make("div", { role: "tabpanel", "aria-label": titles.search }, this.search.root),
     };
     this.note = make("p", { class: "syno-quiet" });
     const folded = make("details", { class: "syno-fold" }, make("summary", {}, "Hypervolume over the trials"), this.volume.root);
     const columns = make("div", { class: "syno-columns" }, plot, folded);
-    this.panels.results.append(this.note, columns, this.table.root, this.compared, this.ask, this.opened);
+    this.panels.results.append(columns, this.note, bar, this.table.root, this.compared, this.ask, this.opened);
     this.jobsPlace = make("div");
     this.charts = new Map(); // by title: curves of two rungs are never in one
     this.curves = make("div", { class: "syno-columns" });
     this.panels.jobs.append(this.jobsPlace, this.curves);
     this.root = make("div", { class: "syno-shared syno-runs", role: "group", "aria-label": "Runs" });
-    this.root.append(this.headline, this.error, make("div", { class: "syno-bar" }, tabs, source));
-    this.root.append(...Object.values(this.panels));
+    const head = make("div", { class: "syno-bar syno-head" }, tabs, this.headline, source);
+    this.root.append(head, this.error, ...Object.values(this.panels));
   }
 
   destroy() {
