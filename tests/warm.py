@@ -36,7 +36,7 @@ from typing import Any, Literal, NoReturn
 
 #: Modules that are run in a fork, by ``python -P -m MODULE``.
 WARM = {"syno_lab.processes.worker", "syno_lab.processes.serve", "syno_lab.jobs.child", "dask"}
-#: What is run in a fork in tests marked ``warm``: ``python -m MODULE``, and programs by ``python -c``.
+#: What tests marked ``warm`` run in a fork: ``python -m MODULE``, ``python FILE.py``, and programs by ``python -c``.
 PROGRAM = "syno_lab.cli"
 #: What a nursery imports: the long imports of these modules, and what torch imports at its first optimizer.
 IMPORTS = (
@@ -124,7 +124,8 @@ def _can_fork(asked: Mapping[str, Any]) -> bool:
         return False
     head = list(args[1:4])
     is_inner = head[:2] == ["-P", "-m"] and head[2] in WARM
-    is_program = _forked == "programs" and (head[:1] == ["-c"] or head[:2] == ["-m", PROGRAM])
+    is_code = head[:1] == ["-c"] or head[:2] == ["-m", PROGRAM] or str(*head[:1]).endswith(".py")
+    is_program = _forked == "programs" and is_code
     if args[0] != _python or not (is_inner or is_program):
         return False
     if asked["preexec_fn"] is not None or any(asked[name] not in (None, -1) for name in ("uid", "gid", "gids")):
@@ -316,19 +317,26 @@ def _become(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
             sys.path.insert(0, entry)
     _fork_nursery()
     sys.orig_argv = request["argv"]
-    _, *options, kind, run = (words := request["argv"])[: words.index("-c" if "-c" in words[:3] else "-m") + 2]
-    sys.argv = [kind if kind == "-c" else run, *words[len(options) + 3 :]]
+    words = request["argv"]
+    at = next(place for place, word in enumerate(words) if word in ("-c", "-m") or word.endswith(".py"))
+    options, kind, rest = words[1:at], words[at], words[at + 1 :]
+    sys.argv = {"-c": ["-c", *rest[1:]], "-m": rest}.get(kind, [kind, *rest])
     if "-P" not in options:
-        sys.path.insert(0, "" if kind == "-c" else request["folder"])
+        sys.path.insert(0, {"-c": "", "-m": request["folder"]}.get(kind, str(Path(kind).resolve().parent)))
     # runpy warns of a module that was imported before; here that is intended.
     warnings.filterwarnings("ignore", ".*found in sys.modules after import of package", RuntimeWarning)
     code = 0
     try:
         if kind == "-m":
-            runpy.run_module(run, run_name="__main__", alter_sys=True)
+            runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
         else:
             main = sys.modules["__main__"] = types.ModuleType("__main__")
-            exec(compile(run, "<string>", "exec"), vars(main))
+            if kind == "-c":
+                program = compile(rest[0], "<string>", "exec")
+            else:
+                main.__file__ = kind
+                program = compile(Path(kind).read_bytes(), kind, "exec")
+            exec(program, vars(main))
     except SystemExit as ended:
         if isinstance(ended.code, str):
             sys.stderr.write(f"{ended.code}\n")

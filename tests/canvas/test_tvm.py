@@ -112,12 +112,14 @@ def known(name: str, place: Place, normalise: bool) -> tuple[Fitted, Place]:
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 def test_known_kernels(tmp_path: Path) -> None:
     operators = [known(name, PLACES[i % 4], normalise=i % 3 == 0) for i, name in enumerate(KNOWN)]
     assert agree(operators, tmp_path) == len(KNOWN)
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 def test_random_kernels(tmp_path: Path) -> None:
     operators = []
     for number in range(RANDOM_KERNELS):
@@ -128,6 +130,7 @@ def test_random_kernels(tmp_path: Path) -> None:
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 def test_windows_of_rows_without_channels(tmp_path: Path) -> None:
     # The parts are on the axis of the rows then, and each part has a border of its own.
     draft = Draft()
@@ -139,6 +142,7 @@ def test_windows_of_rows_without_channels(tmp_path: Path) -> None:
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 def test_schedules_of_several_sums(tmp_path: Path) -> None:
     # MetaSchedule takes a plain padded copy of a sum for a write-back of it, and leaves the border unwritten; and where
     # a stage reads several sums it would move that stage into the loops of one (a ScheduleError).

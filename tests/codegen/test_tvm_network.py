@@ -115,6 +115,7 @@ def test_a_network_computes_what_torch_computes() -> None:
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 def test_operators_stay_functions_of_their_own() -> None:
     found = ask("network")
     # Two of the three calls are of one function: the same pGraph under the same binding.
@@ -127,6 +128,7 @@ def test_operators_stay_functions_of_their_own() -> None:
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 def test_weights_of_convolutions_lie_as_vectors_need_them() -> None:
     """On a processor the output's channels are innermost in a constant weight without groups; elsewhere as in torch."""
     found = ask("convolutions")
@@ -140,6 +142,7 @@ def test_weights_of_convolutions_lie_as_vectors_need_them() -> None:
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 def test_what_follows_a_sum_is_computed_with_its_tile() -> None:
     found = ask("followed")
     assert found["error"] < TOLERANCE
@@ -205,6 +208,7 @@ def test_tuned_schedules_are_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 def test_every_known_operator_comes_out_for_a_gpu() -> None:
     found = ask("gpu")
     assert set(found["operators"]) == set(sl.operators.KNOWN)

@@ -82,6 +82,7 @@ def test_the_module_is_a_dense_convolution_with_zeros(name: str, np_rng: np.rand
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 @pytest.mark.parametrize("name", NAS_PTE)
 def test_tvm_agrees_with_torch(name: str, tmp_path: Path) -> None:
     operator = NAS_PTE[name]()

@@ -20,6 +20,7 @@ pytestmark = [
 ]
 
 FACTS = """
+FACT = "in the main module"
 import json, os, sys, tempfile
 pid = os.getpid()
 shown = [entry for entry in open("/proc/self/environ", "rb").read().split(b"\\0") if entry.startswith(b"MINE=")]
@@ -28,7 +29,8 @@ print(json.dumps({
     "parent": os.getppid(), "is_leader": os.getsid(0) == pid, "group": os.getpgrp() if os.getsid(0) != pid else 0,
     "arguments": sys.argv, "folder": os.getcwd(), "path": sys.path[0], "mine": os.environ["MINE"], "umask": os.umask(0),
     "temporary": tempfile.gettempdir(), "variables": sorted(os.environ), "shown": shown[0].decode(),
-    "input": sys.stdin.read(), "name": __name__,
+    "input": sys.stdin.read(), "name": __name__, "file": globals().get("__file__"),
+    "main": sys.modules["__main__"].FACT,
     "command": [word for word in open("/proc/self/cmdline").read().split("\\0") if word],
     "files": sorted(int(name) for name in os.listdir("/proc/self/fd"))[:3],
 }))
@@ -44,14 +46,20 @@ print("first")
 """
 
 
-def ran(program: str, *arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
+def ran(program: str, *arguments: str, file: Path | None = None, **how: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program by ``python -c``, or as the file in which it stands."""
+    words = ["-c", program] if file is None else [str(file)]
     return subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False, timeout=120, **how
+        [sys.executable, *words, *arguments], capture_output=True, text=True, check=False, timeout=120, **how
     )
 
 
+@pytest.mark.parametrize("is_file", [False, True])
 @pytest.mark.parametrize("is_leader", [False, True])
-def test_it_has_what_a_started_one_has(is_leader: bool, tmp_path: Path) -> None:
+def test_it_has_what_a_started_one_has(is_leader: bool, is_file: bool, tmp_path: Path) -> None:
+    file = tmp_path / "program.py" if is_file else None
+    if file is not None:
+        file.write_text(FACTS)
     found = []
     for commands in ("programs", "none"):
         reader, writer = os.pipe()
@@ -59,6 +67,7 @@ def test_it_has_what_a_started_one_has(is_leader: bool, tmp_path: Path) -> None:
             done = ran(
                 FACTS,
                 str(writer),
+                file=file,
                 input="said",
                 cwd=tmp_path,
                 env={**os.environ, "MINE": "so", "TMPDIR": str(tmp_path)},

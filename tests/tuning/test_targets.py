@@ -35,6 +35,7 @@ def compiled(*names: str) -> dict[str, Any]:
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 def test_every_target_gets_code_of_its_own_processor() -> None:
     answers = compiled(*TARGETS, "local:1", *OTHERS)
     boards = {

@@ -58,6 +58,7 @@ def expected_turns(trials: int, seconds: dict[str, tuple[int, list[float | None]
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 def test_tvm_s_scheduler_gives_turns_by_the_gradient() -> None:
     child = Path(__file__).with_name("scheduler_child.py")
     done = subprocess.run([sys.executable, str(child), "40"], capture_output=True, text=True, timeout=200, check=False)
