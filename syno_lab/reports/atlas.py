@@ -20,13 +20,14 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from syno_lab.common import layers
-from syno_lab.drawing.style import HUES, LINE, NO_VALUE, SHADES
+from syno_lab.drawing.style import HUES, LINE, SHADES
 from syno_lab.drawing.svg import safe
 from syno_lab.effort import Stop, end_if
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.inputs import printable
 from syno_lab.protocol import Operator
 from syno_lab.reports.axes import axis_value, find_axis
+from syno_lab.reports.fronts import short_number
 from syno_lab.reports.marks import mark_name, mark_of
 from syno_lab.reports.rows import TrialRow
 from syno_lab.reports.shown import usual_measure
@@ -47,6 +48,7 @@ class Placed:
     """An operator in an atlas; ``key`` is the key of its trial, or ``known:NAME``.
 
     ``value`` is the result on the atlas's axis, or None; ``x`` and ``y`` are coordinates in units of the distance.
+    ``flops`` are the FLOPs at :data:`LAYER`.
     """
 
     key: str
@@ -56,6 +58,7 @@ class Placed:
     value: float | None = None
     x: float = 0.0
     y: float = 0.0
+    flops: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ def atlas(
         traits = traits_of(item.operator)
         if traits is not None:
             words.append(traits)
-            fitting.append(item)
+            fitting.append(replace(item, flops=item.operator.flops(_layer_sizes(item.operator))))
     if not fitting:
         raise SpecError("atlas: expected an operator that fits a convolution's layer, found none")
     places, kept = plane(words)
@@ -135,12 +138,14 @@ def _trials(rows: Iterable[TrialRow], measure: str) -> list[tuple[Operator, Tria
 
 def traits_of(operator: Operator) -> Mapping[str, int] | None:
     """Return the traits of an operator at :data:`LAYER`; None where the operator does not fit or has no traits."""
-    system = system_of(operator)
     try:
-        bound = {**system.example_binding(operator), **binding_for(operator, LAYER, _SHAPE, _SHAPE)}
-        return system.traits(operator, operator.complete_binding(bound)) or None
+        return system_of(operator).traits(operator, operator.complete_binding(_layer_sizes(operator))) or None
     except SynoError:
         return None
+
+
+def _layer_sizes(operator: Operator) -> dict[str, int]:
+    return {**system_of(operator).example_binding(operator), **binding_for(operator, LAYER, _SHAPE, _SHAPE)}
 
 
 def distance(one: Mapping[str, int], other: Mapping[str, int]) -> float:
@@ -174,17 +179,18 @@ class ShownPlace(msgspec.Struct, frozen=True):
     y: float
     known: bool
     value: float | None
+    flops: int
     text: str
     page: str
 
 
 class ShownAtlas(msgspec.Struct, frozen=True):
-    """An atlas on a page: its points, the title of the ``measure``, and the lowest and the highest result."""
+    """An atlas on a page: its points, the title of the ``measure``, and the fewest FLOPs above 0 and the most."""
 
     words: str
     measure: str
-    low: float
-    high: float
+    low: int
+    high: int
     places: list[ShownPlace]
 
 
@@ -196,21 +202,21 @@ def shown_atlas(found: Atlas, pages: Mapping[str, str] | None = None) -> ShownAt
         pages: the address of an operator's page by the operator's key.
     """
     axis = find_axis(found.measure)
-    values = [item.value for item in found.places if item.value is not None]
+    costs = [item.flops for item in found.places if item.flops] or [0]
     places = []
     for item in found.places:
         system = system_of(item.operator)
         result = f"{axis.title} {item.value:.4g}" if item.value is not None else "no result"
-        text = f"{item.name} ({system.title}): {'known operator' if item.known else result}"
+        text = f"{item.name} ({system.title}): {'known operator' if item.known else result}, "
+        text += f"{short_number(item.flops)} FLOPs"
         x, y, page = round(item.x, 4), round(item.y, 4), (pages or {}).get(item.key, "")
-        fields = (item.key, item.name, system.title, mark_name(system.format), x, y, item.known, item.value, text, page)
-        places.append(ShownPlace(*fields))
-    low, high = (min(values), max(values)) if values else (0.0, 0.0)
-    return ShownAtlas(found.words, axis.title, low, high, places)
+        fields = (item.key, item.name, system.title, mark_name(system.format), x, y, item.known, item.value)
+        places.append(ShownPlace(*fields, item.flops, text, page))
+    return ShownAtlas(found.words, axis.title, min(costs), max(costs), places)
 
 
 _WIDTH, _HEIGHT, _ROOM, _LEGEND = 960.0, 560.0, 40.0, 52.0
-_NO_RESULT, _KNOWN, _EDGE = NO_VALUE, HUES[2], LINE
+_KNOWN, _EDGE = HUES[2], LINE
 _SIZE, _POINTS, _LETTER = 6.0, 11, 6.3  # mark size, font size and letter width in pixels
 _MOST_LETTERS = 22
 # Lines keep their width at any scale, and a hollow mark reacts to a pointer inside too.
@@ -225,17 +231,16 @@ def ids_of(shown: ShownAtlas) -> list[str]:
 def atlas_svg(shown: ShownAtlas, *, has_links: bool = False) -> str:
     """Draw a :func:`syno_lab.reports.atlas.shown_atlas`, with the same scale in both directions.
 
-    The shape of a mark shows the operator's system, and the colour shows the result. Known operators are hollow and
-    have labels where there is room. ``has_links``: whether points link to operators' pages.
+    The shape of a mark shows the operator's system, and the colour shows the FLOPs. Known operators have a green
+    edge, and labels where there is room. ``has_links``: whether points link to operators' pages.
     """
     places = shown.places
     spots = _spots([(item.x, item.y) for item in places])
     names = _names(places, spots)
     parts = []
     for name, item, (x, y) in zip(ids_of(shown), places, spots, strict=True):
-        look = f'fill="none" stroke="{_KNOWN}" stroke-width="2.4"'
-        if not item.known:
-            look = f'fill="{shade(item.value, shown.low, shown.high)}" stroke="{_EDGE}" stroke-width="1"'
+        edge = f'stroke="{_KNOWN}" stroke-width="2.4"' if item.known else f'stroke="{_EDGE}" stroke-width="1"'
+        look = f'fill="{shade(item.flops, shown.low, shown.high)}" {edge}'
         path = mark_of(item.mark).path
         mark = f'<path d="{path}" transform="translate({x:.1f} {y:.1f}) scale({_SIZE})" {look} {_LINES}/>'
         text = names.get(name, "")
@@ -253,12 +258,10 @@ def atlas_svg(shown: ShownAtlas, *, has_links: bool = False) -> str:
     )
 
 
-def shade(value: float | None, low: float, high: float) -> str:
-    """Return the colour of a result among the results from ``low`` to ``high``."""
-    if value is None:
-        return _NO_RESULT
-    share = 0.5 if high <= low else (value - low) / (high - low)
-    return SHADES[min(len(SHADES) - 1, int(share * len(SHADES)))]
+def shade(flops: int, low: int, high: int) -> str:
+    """Return the colour of an operator's FLOPs among those from ``low`` to ``high``, by their logarithms."""
+    share = 0.5 if high <= low else math.log((flops + 1) / (low + 1)) / math.log((high + 1) / (low + 1))
+    return SHADES[max(0, min(len(SHADES) - 1, int(share * len(SHADES))))]
 
 
 def _spots(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -308,15 +311,14 @@ def _legend(shown: ShownAtlas) -> str:
     for title, mark in {item.system: item.mark for item in shown.places}.items():
         put(mark_of(mark).path, f'fill="none" stroke="{_EDGE}" stroke-width="0.4"', title)
     put(circle, f'fill="none" stroke="{_KNOWN}" stroke-width="0.5"', "known operator")
-    if any(item.value is not None for item in shown.places):
-        y, x = y + 22, _ROOM
-        text = f"{shown.measure} from {shown.low:.4g}"
-        parts.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{_EDGE}">{safe(text)}</text>')
-        x += _LETTER * len(text) + 10
-        for colour in SHADES:
-            parts.append(f'<rect x="{x:.1f}" y="{y - 11:.1f}" width="16" height="13" fill="{colour}"/>')
-            x += 16
-        parts.append(f'<text x="{x + 8:.1f}" y="{y:.1f}" fill="{_EDGE}">to {shown.high:.4g}</text>')
+    y, x = y + 22, _ROOM
+    text = f"FLOPs from {short_number(shown.low)}"
+    parts.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{_EDGE}">{safe(text)}</text>')
+    x += _LETTER * len(text) + 10
+    for colour in SHADES:
+        parts.append(f'<rect x="{x:.1f}" y="{y - 11:.1f}" width="16" height="13" fill="{colour}"/>')
+        x += 16
+    parts.append(f'<text x="{x + 8:.1f}" y="{y:.1f}" fill="{_EDGE}">to {short_number(shown.high)}</text>')
     return "".join(parts)
 
 

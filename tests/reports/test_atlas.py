@@ -115,8 +115,12 @@ def test_the_picture_has_one_scale_and_its_names_lie_on_nothing(found: Atlas) ->
     boxes = [(float(t.get("x")), float(t.get("y")), len(t.text) * 6.0) for t in texts]
     for (x, y, wide), (left, base, other) in combinations(boxes, 2):
         assert abs(y - base) >= 11 or x + wide <= left or left + other <= x
-    assert shade(None, 0, 1) not in SHADES
-    assert [shade(value, 0.0, 1.0) for value in (0.0, 1.0)] == [SHADES[0], SHADES[-1]]
+    # Every operator has FLOPs, so every mark has a colour: least and most differ by the whole scale.
+    assert [shade(flops, 10**3, 10**9) for flops in (10**3, 2 * 10**6, 10**9)] == [SHADES[0], SHADES[4], SHADES[-1]]
+    fills = {path.get("fill") for name in groups for path in groups[name].findall(f"{SVG}path")}
+    assert len(fills & set(SHADES)) > 2
+    assert shade(0, 10**3, 10**9) == SHADES[0]
+    assert all(one.text.endswith(" FLOPs") for one in shown_atlas(found).places)
 
 
 def test_the_page_is_safe_and_links(found: Atlas) -> None:

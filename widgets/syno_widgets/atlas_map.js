@@ -29,7 +29,7 @@ class MapView extends LiveView {
     this.error = make("p", { class: "syno-error", role: "alert" });
     this.said = make("p", { class: "syno-said syno-quiet", role: "status", "aria-live": "polite" });
     this.body = make("tbody");
-    this.result = make("th", { scope: "col" });
+    this.result = make("th", { class: "syno-number", scope: "col" });
     const heads = make("tr", {}, make("th", { scope: "col" }, "operator"), make("th", { scope: "col" }, "system"), this.result);
     const table = make("table", { class: "syno-table" }, make("caption", {}, "Operators of the map"), make("thead", {}, heads), this.body);
     const frame = make("div", { class: "syno-list", tabindex: "0", role: "group", "aria-label": "Table of operators" }, table);
