@@ -19,7 +19,9 @@ from syno_lab.experiments.runner import Report
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.survivors import Score
 from syno_lab.experiments.validate_proxy import usable_probe, usable_rungs, validations_in
+from syno_lab.experiments.watching import search_folder
 from syno_lab.models.rungs import Rung
+from syno_lab.reports.case_study import write_case_study
 from syno_lab.reports.searched import IN_RUNGS, NOT_SAID, RUNGS_STATUS, Point, Recorded, Searched, Taken
 from syno_lab.reports.why import write_pages
 from syno_lab.store import SearchLog, SearchTrial, Store
@@ -84,6 +86,8 @@ def run_in_rungs(
     result = _result(search, driver, time.process_time() - begun_cpu)
     plain = search.end(result, IN_RUNGS)
     write_pages(store.path.parent, [f"{settings.name}#{number}" for number in driver.finalists()], folder)
+    if folder == search_folder(store.path.parent, settings.name):
+        write_case_study(store.path.parent, settings.name)
     status = msgspec.structs.replace(driver.status(), phase="done", end=result.end, verdict=result.verdict)
     search.board.show(status, RUNGS_STATUS)
     return plain

@@ -16,13 +16,14 @@ from syno_lab.errors import StoreError
 from syno_lab.inputs import count_of, printable, quoted
 from syno_lab.reports.fronts import front_of
 from syno_lab.reports.lab import LabReader
+from syno_lab.reports.named import find_trial
 from syno_lab.reports.pictures import front_picture
+from syno_lab.reports.portrait import portrait
 from syno_lab.reports.progress import finals_table, funnel_picture, progress_of, read_result
 from syno_lab.reports.searched import searched
 from syno_lab.reports.text_tables import table_text
-from syno_lab.reports.why import read_why, why_text
-from syno_lab.store.verdicts import sentence
-from syno_lab.systems import find_system
+from syno_lab.reports.why import read_why
+from syno_lab.systems import find_system, read_operator, system_of
 from syno_lab.versioned import JSON
 
 FILE_NAME = "case-study.ipynb"
@@ -38,6 +39,7 @@ class _Training(msgspec.Struct, frozen=True):
     data: str
     epochs: int
     batch_size: int
+    recipe: str = "short"
     options: _Options = _Options()
 
 
@@ -86,9 +88,13 @@ class Study:
         """Draw the operator of a trial from its output to its input."""
         return _inside(str(read_why(self.lab, f"{self.name}#{number}").panes["graph"]["svg"]))
 
-    def operator_text(self, number: int) -> str:
-        """Describe an operator: its costs, its trainings and similar operators."""
-        return why_text(read_why(self.lab, f"{self.name}#{number}"))
+    def portrait(self, number: int) -> dict[str, list[str]]:
+        """Return the sentences about an operator by their headings (:func:`.portrait.portrait`)."""
+        _, row = find_trial(f"{self.name}#{number}", self.lab)
+        operator, result = read_operator(row.operator), searched(self.result)
+        sizes = [binding for _, binding in row.places] or [system_of(operator).example_binding(operator)]
+        smallest = min(sizes, key=lambda binding: operator.output_sizes(binding)[1])
+        return portrait(operator, smallest, result.finals.get(number), result.rivals)
 
 
 def read_study(lab: str | Path, name: str) -> Study:
@@ -97,27 +103,6 @@ def read_study(lab: str | Path, name: str) -> Study:
     if result is None or "finalists" not in result:
         raise StoreError(f"expected a search {quoted(name)} in rungs that has ended in {lab}, found none")
     return Study(Path(lab), name, result)
-
-
-def findings(study: Study) -> list[str]:
-    """Return a sentence for each operator in the finals."""
-    sentences = []
-    result = searched(study.result)
-    for number in dict.fromkeys(study.finals.values()):
-        kinds = [kind for kind, winner in study.finals.items() if winner == number]
-        text = f"**Trial {number}**, {' and '.join(_NAMES.get(kind, printable(kind)) for kind in kinds)}"
-        shares = [point.replaced_ratio for kind in kinds if (point := result.best.get(kind)) is not None]
-        if shares and shares[0] is not None:
-            text += f", takes {shares[0]:.3f} of the FLOPs of the layers that it replaces"
-        final = result.finals.get(number)
-        if final is None or final.by is None:
-            sentences.append(f"{text}; it was not compared.")
-            continue
-        sentences.append(
-            f"{text}. Its {final.measure} in the finals is {final.operator or 0:.3f}, that of the network as it is "
-            f"{final.baseline or 0:.3f}: {sentence(final)}."
-        )
-    return sentences or ["No operator came to the finals."]
 
 
 def case_study(study: Study) -> dict[str, JSON]:
@@ -133,9 +118,9 @@ def case_study(study: Study) -> dict[str, JSON]:
         _words(
             f"# A case study: {printable(study.name)}",
             f"{systems} were searched for {len(layers) or 'the'} layers of {network} on {data}, for "
-            f"{settings.minutes:g} minutes. The network as it is takes {result.baseline.flops:,} FLOPs for one example "
-            f"and has {result.baseline.params:,} parameters. A whole training has {epochs} with batches of "
-            f"{training.batch_size}; the finals train on {len(settings.seeds)} seeds.",
+            f"{settings.minutes:g} minutes. The network as it is takes {result.baseline.flops or 0:,} FLOPs for one "
+            f"example and has {result.baseline.params or 0:,} parameters. A whole training has {epochs} with batches of "
+            f"{training.batch_size} by the recipe {training.recipe}; the finals train on {len(settings.seeds)} seeds.",
             *([f"The layers: {', '.join(f'`{printable(name)}`' for name in layers)}."] if layers else []),
             "Each cell makes its figure from the lab, which the notebook finds two folders above its own.",
         ),
@@ -143,21 +128,18 @@ def case_study(study: Study) -> dict[str, JSON]:
             "from IPython.display import SVG\n\nfrom syno_lab.reports.case_study import read_study\n\n"
             f'study = read_study("../..", {study.name!r})'
         ),
-        _words("## What was found", *findings(study), f"The verdict of the search: {result.verdict}."),
-        _code("print(study.finals_text())", text=study.finals_text()),
-        _words("## How the search went"),
-        _code("SVG(study.funnel_svg())", svg=study.funnel_svg()),
         _words(
-            "The accuracy of each operator on the last rung, on held-out examples, against the FLOPs of the network "
-            "with it. These are not the finals: they chose the operators, so the best of them are flattered."
+            "## What was found", f"The verdict of the search: {result.verdict or 'no operator came to the finals'}."
         ),
-        _code("SVG(study.front_svg())", svg=study.front_svg()),
     ]
     for number in dict.fromkeys(study.finals.values()):
+        kinds = [_NAMES.get(kind, printable(kind)) for kind, winner in study.finals.items() if winner == number]
+        told = study.portrait(number).items()
         cells += [
-            _words(f"## Trial {number}", f"The whole story: [why-{number}.html](why-{number}.html)."),
+            _words(f"## Trial {number}, {' and '.join(kinds)}"),
             _code(f"SVG(study.operator_svg({number}))", svg=study.operator_svg(number)),
-            _code(f"print(study.operator_text({number}))", text=study.operator_text(number)),
+            _words(*(line for heading, lines in told for line in (f"### {heading}", " ".join(lines)))),
+            _words(f"All figures: [why-{number}.html](why-{number}.html)."),
         ]
         if (study.lab / "searches" / study.name / f"operator-{number}.py").exists():
             cells.append(
@@ -166,6 +148,16 @@ def case_study(study: Study) -> dict[str, JSON]:
                     "network of the same form."
                 )
             )
+    cells += [
+        _words("## How the search went"),
+        _code("print(study.finals_text())", text=study.finals_text()),
+        _code("SVG(study.funnel_svg())", svg=study.funnel_svg()),
+        _words(
+            "The accuracy of each operator on the last rung, on held-out examples, against the FLOPs of the network "
+            "with it. These are not the finals: they chose the operators, so the best of them are flattered."
+        ),
+        _code("SVG(study.front_svg())", svg=study.front_svg()),
+    ]
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number:02}"
     python = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}

@@ -136,8 +136,12 @@ def test_a_network_comes_back_patched_and_a_stopped_call_goes_on(
                 assert output.text == printed.getvalue()
             else:
                 assert output.data["image/svg+xml"] == shown
-    assert f"Trial {found.best}" in str(notebook.cells[2].source)
     assert found.verdict in str(notebook.cells[2].source)
+    assert f"Trial {found.best}" in str(notebook.cells[3].source)
+    portrait = str(notebook.cells[5].source)
+    assert "### What it reads and mixes\n\nEach output element reads " in portrait
+    assert "### Its accuracy and times\n\nThe verdict of the finals: " in portrait
+    assert " ms for a forward pass of one example (as it is " in portrait
 
     # The result is that of these minutes and this margin of equality.
     assert finished(found.settings, tmp_path / "lab") == found.result
