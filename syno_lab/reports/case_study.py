@@ -119,7 +119,7 @@ def case_study(study: Study) -> dict[str, JSON]:
             f"# A case study: {printable(study.name)}",
             f"{systems} were searched for {len(layers) or 'the'} layers of {network} on {data}, for "
             f"{settings.minutes:g} minutes. The network as it is takes {result.baseline.flops or 0:,} FLOPs for one "
-            f"example and has {result.baseline.params or 0:,} parameters. A whole training has {epochs} with batches of "
+            f"example and has {result.baseline.params or 0:,} parameters. A training has {epochs} with batches of "
             f"{training.batch_size} by the recipe {training.recipe}; the finals train on {len(settings.seeds)} seeds.",
             *([f"The layers: {', '.join(f'`{printable(name)}`' for name in layers)}."] if layers else []),
             "Each cell makes its figure from the lab, which the notebook finds two folders above its own.",
