@@ -39,15 +39,19 @@ def test_two_operators_have_two_texts() -> None:
     steps, *relative = first.pop(RELATED)
     assert steps.startswith("grouped, 2.52 steps away: MERGE i_C_out with B = g where grouped has ")
     assert relative == [
-        "Of grouped: Each output element reads 4 of 16 input channels, 3 rows (-1..1 from its own), 3 columns (-1..1 "
-        "from its own).",
+        (
+            "Of grouped: Each output element reads 4 of 16 input channels, 3 rows (-1..1 from its own), 3 columns "
+            "(-1..1 from its own)."
+        ),
         "Of grouped: The input channels form 4 groups, and adjacent output channels read the same group.",
         "Of grouped: Any number of such layers in sequence mixes at most 4 of 16 channels.",
     ]
     assert first == {
         READS: [
-            "Each output element reads 4 of 16 input channels, 3 rows (-1..1 from its own), 4 columns (-2..1 from its "
-            "own).",
+            (
+                "Each output element reads 4 of 16 input channels, 3 rows (-1..1 from its own), 4 columns (-2..1 from "
+                "its own)."
+            ),
             "The input channels form 4 groups, and adjacent output channels read different groups.",
             "2 such layers in sequence mix all 16 channels.",
         ],
@@ -55,8 +59,10 @@ def test_two_operators_have_two_texts() -> None:
             "It is linear in its input, so its gradient does not depend on the input's values.",
             "It has 768 parameters in 1 tensor in a layer with N=1, C_in=16, C_out=16, H=16, W=16, k_1=3, g=4, s=2.",
             "The gradient reaches 16 of 16 input channels.",
-            "Its kernel for random weights has, of the effective rank of a convolution with a window of 3, 100% over "
-            "the positions, 102% over the output channels, 103% over the input channels.",
+            (
+                "Its kernel for random weights has, of the effective rank of a convolution with a window of 3, 100% "
+                "over the positions, 102% over the output channels, 103% over the input channels."
+            ),
         ],
         FIGURES: [
             "The verdict of the finals: undecided, +1.4 points (95% interval -0.7 to +3.7; 5 seeds).",
@@ -116,10 +122,15 @@ def test_a_sentence_without_its_figure_is_left_out() -> None:
     rival = msgspec.structs.replace(timed, operator=0.46, seeds=(1000,), times={"forward": 2.0})
     said = told(operator, timed, {"grouped, 4 groups": rival})
     assert said[FIGURES][1:] == [
-        "With it, on 5 seeds: accuracy 0.488 (as it is 0.473), 0.399 of the FLOPs, 0.339 of the parameters, 4.5 ms for "
-        "a forward pass of one example (as it is 3, slower), 60 ms for a training step of a batch (as it is 90).",
-        "With grouped, 4 groups, on 1 seed: accuracy 0.460 (as it is 0.473), 0.399 of the FLOPs, 0.339 of the "
-        "parameters, 2 ms for a forward pass of one example (as it is 3).",
+        (
+            "With it, on 5 seeds: accuracy 0.488 (as it is 0.473), 0.399 of the FLOPs, 0.339 of the parameters, 4.5 ms "
+            "for a forward pass of one example (as it is 3, slower), 60 ms for a training step of a batch (as it is "
+            "90)."
+        ),
+        (
+            "With grouped, 4 groups, on 1 seed: accuracy 0.460 (as it is 0.473), 0.399 of the FLOPs, 0.339 of the "
+            "parameters, 2 ms for a forward pass of one example (as it is 3)."
+        ),
     ]
     assert said[LACKS][-1] == "It is slower than the network as it is."
 
