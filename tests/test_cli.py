@@ -164,15 +164,11 @@ def test_a_broken_operator_file_is_one_line(
 
 
 @pytest.mark.tvm
+@pytest.mark.warm
 def test_show_prints_tir() -> None:
     # In a process of its own, as a user runs it: TVM does not go into ours.
-    done = subprocess.run(
-        [sys.executable, "-m", "syno_lab.cli", "show", "conv2d", *SIZES, "--as", "tvm"],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=True,
-    )
+    words = [sys.executable, "-m", "syno_lab.cli", "show", "conv2d", *SIZES, "--as", "tvm"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=True)
     assert "def main(" in done.stdout
     assert "T.grid(1, 8, 6, 6, 8, 3, 3)" in done.stdout
 

@@ -124,7 +124,7 @@ def _can_fork(asked: Mapping[str, Any]) -> bool:
         return False
     head = list(args[1:4])
     is_inner = head[:2] == ["-P", "-m"] and head[2] in WARM
-    is_code = head[:1] == ["-c"] or head[:2] == ["-m", PROGRAM] or str(*head[:1]).endswith(".py")
+    is_code = head[:1] == ["-c"] or head[:2] in (["-P", "-c"], ["-m", PROGRAM]) or str(*head[:1]).endswith(".py")
     is_program = _forked == "programs" and is_code
     if args[0] != _python or not (is_inner or is_program):
         return False

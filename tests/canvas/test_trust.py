@@ -72,6 +72,7 @@ def agrees(program: str, folder: Path) -> None:
     assert done.stdout.endswith("agrees\n")
 
 
+@pytest.mark.warm
 def test_a_fault_is_caught_shrunk_and_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     draft = Draft()
     for text, tensor in (("fc C", 0), ("relu", 1), ("fold_avg H", 2), ("tanh", 3)):
@@ -88,6 +89,7 @@ def test_a_fault_is_caught_shrunk_and_shown(monkeypatch: pytest.MonkeyPatch, tmp
     agrees(failures[1].program, tmp_path)  # the fault is in this process alone
 
 
+@pytest.mark.warm
 def test_the_program_of_a_key_runs(tmp_path: Path) -> None:
     case = next(kernels.cases(0))
     agrees(kernels.program(kernels.files_and_keys, case, "why"), tmp_path)

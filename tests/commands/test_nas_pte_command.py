@@ -160,6 +160,7 @@ def test_a_detached_tuning_names_its_builder(tmp_path: Path, capsys: pytest.Capt
 
 @pytest.mark.tvm
 @pytest.mark.timeout(300)
+@pytest.mark.warm
 def test_tuned_and_kept(tmp_path: Path) -> None:
     def tune() -> dict[str, object]:
         words = ["tune", "nas_pte_1", *BIND, "--trials", "2", "--out", str(tmp_path), "--json", "-"]

@@ -146,6 +146,7 @@ def test_the_time_of_a_part_is_that_of_all_its_processes(tmp_path: Path) -> None
     assert work().seconds == 14
 
 
+@pytest.mark.warm
 def test_a_part_that_is_killed_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command, killed after its first training, trains only what is missing."""
     out, text = tmp_path / "out", tmp_path / "text.txt"

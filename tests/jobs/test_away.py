@@ -30,6 +30,8 @@ from syno_lab.jobs.cluster import Settings
 from syno_lab.jobs.kinds import is_at_home
 from syno_lab.trial import TrialRequest
 
+pytestmark = pytest.mark.warm
+
 CODE = "import sys; from syno_lab.cli import main; sys.exit(main())"
 
 

@@ -168,6 +168,7 @@ class TestDeaths:
         assert handle.attempts()[0].cause == "it and the worker that supervised it died"
         assert handle.record().deaths == 0, "no fault of the job"
 
+    @pytest.mark.warm
     def test_whoever_submitted_is_killed_and_the_jobs_go_on(self, tmp_path: Path) -> None:
         code = (
             "import sys, time\n"
@@ -259,6 +260,7 @@ class TestClusters:
         with pytest.raises(JobError, match=f"the Dask cluster at {address} does not answer within 0.3 s"):
             Lab.open(tmp_path, address=address)
 
+    @pytest.mark.warm
     def test_two_notebooks_and_a_command_on_one_lab(self, tmp_path: Path) -> None:
         code = (
             "import sys\n"

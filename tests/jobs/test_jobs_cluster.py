@@ -123,6 +123,7 @@ def test_a_scheduler_that_lives_and_does_not_answer_is_replaced(
             os.kill(stopped, signal.SIGKILL)
 
 
+@pytest.mark.warm
 def test_a_command_on_a_damaged_store_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its thread that sends jobs finds the same as the command does."""
     show_kinds(monkeypatch, job_kinds.VARIABLE)

@@ -96,6 +96,7 @@ class TestOnce:
         assert (ledger.job(number).progress, ledger.job(number).message) == (0.5, "alive")
         assert [a.cause for a in ledger.attempts(number)] == ["killed by SIGKILL", ""]
 
+    @pytest.mark.warm
     def test_eight_processes_at_once_take_each_job_once(self, ledger: Ledger, tmp_path: Path) -> None:
         numbers = [submit(ledger) for _ in range(20)]
         code = (

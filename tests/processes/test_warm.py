@@ -117,6 +117,11 @@ def test_it_is_a_fork_that_has_torch_and_can_fork_others() -> None:
         assert ran(program).stdout == "False\n"
 
 
+def test_with_a_safe_path_it_is_a_fork_too() -> None:
+    words = [sys.executable, "-P", "-c", "import sys; print('torch' in sys.modules, sys.path[0] == '', *sys.argv)", "x"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "True False -c x\n"
+
+
 @pytest.mark.tvm
 def test_tvm_takes_its_number_of_threads_from_the_fork_s_own_environment() -> None:
     program = """

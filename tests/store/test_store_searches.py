@@ -172,6 +172,7 @@ class TestSearches:
         with Store.open(tmp_path) as store, pytest.raises(StoreError, match="a row differs from what was written"):
             store.search("s").trials()
 
+    @pytest.mark.warm
     def test_four_processes_at_once(self, tmp_path: Path) -> None:
         code = (
             "import sys\n"

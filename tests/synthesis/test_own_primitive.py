@@ -144,6 +144,7 @@ def test_files_have_its_digest_and_no_code(cell: dict[str, Any]) -> None:
         sl.add_primitive("FLIP", lambda i, n: (i + 2) % n)
 
 
+@pytest.mark.warm
 def test_its_code_goes_to_processes_of_trials_as_text(cell: dict[str, Any]) -> None:
     request = with_primitives(TrialRequest(backbone="resnet20", operator=cell["mirrored"].to_json()))
     assert set(request.own or {}) == {"primitive:FLIP"}
