@@ -103,6 +103,14 @@ class TrainingSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=T
     test_images: Annotated[int | None, setting("Test on the first so many images, or windows of a text.", least=1)] = (
         None
     )
+    folds: Annotated[
+        int | None,
+        setting(
+            "Divide training and test images into so many folds; train on all folds but one and test on this one, each "
+            "in turn, so that every image is tested once. A search does so in its finals.",
+            least=2,
+        ),
+    ] = None
     resolution: Annotated[
         int | None, setting("Scale images to this height and width. [default: their own]", least=1)
     ] = None
@@ -149,14 +157,6 @@ class TrialSettings(TrainingSettings, frozen=True, kw_only=True):
         ),
     ] = None
     seed: Annotated[int, setting("Of weights, order and changes of images.", least=0)] = 0
-    folds: Annotated[
-        int | None,
-        setting(
-            "Divide training and test images into so many folds; train on all folds but one and test on this one, each "
-            "in turn, so that every image is tested once.",
-            least=2,
-        ),
-    ] = None
     steps: Annotated[
         int | None, setting("Train for so many batches and then measure, instead of --epochs.", least=1)
     ] = None

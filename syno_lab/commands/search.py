@@ -132,7 +132,9 @@ def _settings(wanted: Given, tuning: TuningChoice | None, folder: Path) -> Searc
         threads=None if in_process else max(1, cores() // workers),
         precision=wanted.built.precision_on(device),
         channels_last=True,
-        stopping=None if wanted.ending.to_the_end or is_timed else _stopping(wanted.ending.stop_early, training.epochs),
+        stopping=None
+        if wanted.ending.to_the_end or is_timed or training.folds
+        else _stopping(wanted.ending.stop_early, training.epochs),
     )
     request = with_own(request, wanted.network, tries=not is_whole)
     rungs = not is_timed and _in_rungs(wanted, request, folder, tuning)
@@ -254,6 +256,8 @@ def _check(settings: SearchSettings, report: Reporter) -> None:
         f"{subject} {space.operators}{wants}; "
         f"baseline {space.baseline.flops:,} FLOPs, {space.baseline.params:,} parameters",
     )
+    if settings.seeds and not settings.rungs and not space.is_whole:
+        report(KIND, 0.0, "no rivals (separable, grouped, narrowed) are trained: only a search in rungs has them")
 
 
 def _check_new(folder: Path, settings: SearchSettings, go_on: bool) -> None:

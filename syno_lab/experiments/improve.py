@@ -71,6 +71,9 @@ class Improvement:
     files: Mapping[int, Path]
     notebook: Path
 
+    def __repr__(self) -> str:
+        return f"Improvement({self.verdict}; {self.folder})"
+
     @property
     def verdict(self) -> str:
         """The verdict on the best discovered operator, with its difference and interval, in one sentence."""
@@ -78,7 +81,7 @@ class Improvement:
 
     @property
     def best(self) -> int:
-        """The number of the best discovered operator's trial. Raises SearchError where no operator was found."""
+        """The number of the best discovered operator (without finals: of the last rung); SearchError without one."""
         if not self.operators:
             raise SearchError("expected an operator that the search discovered, found none; give it more minutes")
         return next(iter(self.operators))
@@ -97,7 +100,7 @@ class Improvement:
         seed: int = 0,
         on_progress: Callable[[TrainingProgress], None] | None = None,
     ) -> nn.Module:
-        """Return :meth:`network`, trained as in the finals. Raises TrainingError where the training fails."""
+        """Return :meth:`network`, trained as in the finals, without folds. Raises TrainingError where this fails."""
         net, _ = trained(self._request(number, seed), on_progress)
         return net.eval()
 
@@ -107,7 +110,7 @@ class Improvement:
             known = ", ".join(map(str, self.operators)) or "none"
             raise SearchError(f"expected an operator of the finals, one of {known}, found {chosen}")
         operator = self.operators[chosen].to_json()
-        return msgspec.structs.replace(self.settings.training, operator=operator, seed=seed)
+        return msgspec.structs.replace(self.settings.training, operator=operator, seed=seed, folds=None)
 
 
 def trained(
@@ -115,8 +118,11 @@ def trained(
 ) -> tuple[nn.Module, TrainingResult]:
     """Train the network of a request with images or a user's own data; return the network and the result.
 
-    Raises DataError where the data cannot be read, or are a text; TrainingError where the training fails.
+    Raises DataError where the data cannot be read, or are a text; SpecError for folds, which have a network each;
+    TrainingError where the training fails.
     """
+    if request.folds is not None:
+        raise SpecError(f"folds: expected none in this call, found {request.folds}; use syno_lab.trial.run_trial")
     net = build(request).module
     result = train(
         net,
@@ -182,7 +188,8 @@ def improve(
             scales the images of a folder to this height and width (None: their own size). ``equal_within=2.0``: an
             operator is equal to the unchanged network if the whole interval of their difference is within 2 percentage
             points (for a text: hundredths of a nat). ``anyway=True``: search even if two trainings of the unchanged
-            network show that no operators can be compared.
+            network show that no operators can be compared. ``folds=6``: the finals train on five sixths of the images
+            and test on the rest, each in turn, so that every image is tested once.
 
     Raises:
         SpecError: no layer can be replaced, or the network does not accept the examples.

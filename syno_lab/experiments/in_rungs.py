@@ -190,7 +190,9 @@ def verdict(
     """Return the verdict on the best discovered operator, within the largest share of FLOPs that has an operator."""
     if not any(best.values()):
         return str(Verdict.none_found)
-    line = next((sentence(comparisons[name]) for name in best if name in comparisons), str(Verdict.untrained))
+    first = next(point for point in best.values() if point is not None)
+    line = f"{Verdict.untrained}: trial {first.number} led on the last rung, but was not compared with the baseline"
+    line = next((sentence(comparisons[name]) for name in best if name in comparisons), line)
     words = [f"{title} {one.texts[0]}" for title, one in rivals.items()]
     return f"{line}; rivals on one seed: {', '.join(words)}" if words else line
 

@@ -17,7 +17,7 @@ from syno_lab.inputs import quoted
 from syno_lab.models.rungs import Rung
 from syno_lab.reports.searched import Amount, Counts, Plan, PlanPart
 from syno_lab.reports.searched import Funnel as SaidFunnel
-from syno_lab.store.rungs import BASELINE, CONFIRM, RIVALS, TIMES, RungTraining
+from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, RIVALS, TIMES, RungTraining
 
 #: The shares of the time before the finals: drawing and probing, each rung, and more seeds for the last rung's best
 #: operators. Later rungs train fewer operators, for longer. The shares follow a half-hour run on ResNet-20 that drew
@@ -70,30 +70,35 @@ def worthwhile(rungs: Sequence[Rung], each_s: Mapping[str, float]) -> tuple[Rung
     return tuple(rung for rung in rungs if rung.is_full or 2 * rung.seeds * each_s[rung.name] <= full_s)
 
 
-def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mapping[str, float], seeds: int) -> Plan:
+def plan_for(
+    minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mapping[str, float], seeds: int, folds: int = 0
+) -> Plan:
     """Return a plan that shares ``minutes`` among drawing, the rungs and the finals.
 
     Args:
         minutes: the minutes of the whole search.
         workers: the number of trainings at a time.
         rungs: the rungs, the cheapest first, the network itself last.
-        each_s: seconds of one training of the baseline on each rung, by the rung's name.
+        each_s: seconds of one training of the baseline on each rung, by the rung's name; with ``folds`` also in the
+            finals, by :data:`.store.rungs.FINAL`.
         seeds: the number of seeds in the finals; 0 for no finals.
+        folds: the number of folds on which the finals train each seed; 0: they train once.
 
     Raises:
         SearchError: too few minutes for a rung or the finals; the message has the needed minutes.
     """
     total = 60 * minutes * workers
-    full_s = each_s[rungs[-1].name]
-    finals = PlanPart("finals", seeds * FINALISTS, SLOWER * full_s, seeds * FINALISTS * SLOWER * full_s)
-    baseline = PlanPart("baseline", seeds, full_s, seeds * full_s)
+    full_s, runs = each_s[FINAL if folds else rungs[-1].name], folds or 1
+    finals = PlanPart("finals", runs * seeds * FINALISTS, SLOWER * full_s, runs * seeds * FINALISTS * SLOWER * full_s)
+    baseline = PlanPart("baseline", runs * seeds, full_s, runs * seeds * full_s)
     times = PlanPart(TIMES, 0, 0.0, TIMES_SHARE * total * (seeds > 0))
     last = finals.seconds + baseline.seconds
     if last > MOST_FINALS * total:
+        many, also = (f"{seeds} seeds on {folds} folds", " or --folds") if folds else (f"{seeds} seeds", "")
         raise SearchError(
-            f"minutes: expected at least {last / MOST_FINALS / workers / 60:.0f}, found {minutes:g}: the finals take "
-            f"{last / workers / 60:.0f} minutes ({seeds} seeds of the baseline and of {FINALISTS} operators, "
-            f"{full_s:.0f} s each or more); give --minutes more, or --seeds fewer"
+            f"minutes: expected at least {max(0.1, last / MOST_FINALS / workers / 60):.1f}, found {minutes:g}: "
+            f"the finals take {max(0.1, last / workers / 60):.1f} minutes ({many} of the baseline and of "
+            f"{FINALISTS} operators, {full_s:.2g} s each or more); give --minutes more, or --seeds{also} fewer"
         )
     shares = [*RUNG_SHARES[: len(rungs) - 1], RUNG_SHARES[-1]] if len(rungs) > 1 else [sum(RUNG_SHARES)]
     all_shares = DRAWS_SHARE + sum(shares) + CONFIRM_SHARE
@@ -101,8 +106,8 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
     needed_s = max(FEWEST * one_s * all_shares / share for one_s, share in zip(ones, shares, strict=True))
     rest = total - last - times.seconds
     most_s = min(RIVALS_SHARE * total, rest - needed_s)  # the rungs come before the rivals
-    count = min(len(NAMES), max(0, int(most_s / finals.each_s - 1e-6))) if seeds else 0
-    rivals = PlanPart(RIVALS, count, finals.each_s, count * finals.each_s)
+    count = min(len(NAMES), max(0, int(most_s / (runs * finals.each_s) - 1e-6))) if seeds else 0
+    rivals = PlanPart(RIVALS, runs * count, finals.each_s, runs * count * finals.each_s)
     rest -= rivals.seconds
     parts = [baseline, PlanPart("draws", 0, 0.0, rest * DRAWS_SHARE / all_shares)]
     for rung, one_s, share in zip(rungs, ones, shares, strict=True):
@@ -111,12 +116,13 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
         if trainings < FEWEST:
             needed = (FEWEST * one_s * all_shares / share + last) / workers / 60 / (1 - TIMES_SHARE)
             raise SearchError(
-                f"minutes: expected at least {needed:.0f} for the rung {quoted(rung.name)}, found {minutes:g}: "
-                f"it would train {trainings} operators"
+                f"minutes: expected at least {max(0.1, needed):.1f} for the rung {quoted(rung.name)}, "
+                f"found {minutes:g}: it would train {trainings} operators"
             )
         parts.append(PlanPart(rung.name, trainings, one_s, seconds, rung.measure))
     seconds = rest * CONFIRM_SHARE / all_shares
-    parts.append(PlanPart(CONFIRM, floor(seconds / finals.each_s), finals.each_s, seconds))
+    one_s = SLOWER * each_s[rungs[-1].name]
+    parts.append(PlanPart(CONFIRM, floor(seconds / one_s), one_s, seconds))
     parts += [finals, rivals, times]
     return Plan(sum(part.seconds for part in parts) / workers / 60, workers, tuple(parts))
 

@@ -152,9 +152,10 @@ class RungDriver(Loop):
         ends_finals = left_s and not all(training.is_ended for training in self._all(FINAL))
         if not is_new or ends_finals or left_s >= needed_s:
             return False
+        takes, left = (f"{one / 60:.1f} minutes" if needed_s >= 60 else f"{one:.0f} s" for one in (needed_s, left_s))
         self.end_reason = (
-            f"nothing more is trained, because more operators and their finals take {needed_s / 60:.1f} minutes and "
-            f"{left_s / 60:.1f} are left; give --minutes {ceil((self.search_s + needed_s) / 60)} (minutes= in Python)"
+            f"nothing more is trained, because more operators and their finals take {takes} and {left} are left; "
+            f"give --minutes {ceil((self.search_s + needed_s) / 60)} (minutes= in Python)"
         )
         self.report(1.0, self.end_reason)
         return True
@@ -190,23 +191,23 @@ class RungDriver(Loop):
                 raise SearchError(
                     f"expected the baseline to be trained on {quoted(name)}, found {outcome.state}: {outcome.reason}"
                 )
+        training, seeds, minutes = self.settings.training, len(self.settings.seeds), self.settings.minutes
+        assert minutes is not None
         for rung in self.rungs:
             if rung.is_full:
-                each_s[rung.name] = self._seconds(each_s[TIMING], self.settings.training)
+                each_s[rung.name] = self._seconds(each_s[TIMING], msgspec.structs.replace(training, folds=None))
             elif not is_timed(rung):
-                each_s[rung.name] = self._seconds(each_s[TIMING], rung_request(self.settings.training, rung))
-        minutes = self.settings.minutes
-        if minutes is None:
-            raise SearchError("minutes: expected a time limit for a search in rungs, found none")
+                each_s[rung.name] = self._seconds(each_s[TIMING], rung_request(training, rung))
+        each_s[FINAL] = self._seconds(each_s[TIMING], msgspec.structs.replace(training, fold=training.folds and 1))
         self.rungs = worthwhile(self.rungs, each_s)
-        plan = plan_for(minutes, self.settings.workers, self.rungs, each_s, len(self.settings.seeds))
+        plan = plan_for(minutes, self.settings.workers, self.rungs, each_s, seeds, training.folds or 0)
         for rung in self.rungs[:-1]:  # the baseline's seconds on a rung limit its operators' seconds
             self.queue.queue(BASELINE, rung.name, 0, _FIRST)
         return plan
 
     def _seconds(self, timed_s: float, request: TrialRequest) -> float:
         """Estimate the seconds of a training of the network, with its tests, from the time of its first batches."""
-        with_holdout = msgspec.structs.replace(request, holdout=HOLDOUT)
+        with_holdout = msgspec.structs.replace(request, holdout=HOLDOUT, folds=None, fold=None)
         _, timed_tests = batches_of(with_holdout)
         batches, tests = batches_of(request)
         each_s = timed_s / (TIMING_STEPS + FORWARD * timed_tests)
@@ -300,8 +301,7 @@ class RungDriver(Loop):
     def _room(self, rung: Rung) -> int:
         """Return the number of operators that the rung can train in the remaining time."""
         seconds = self._remaining_s() - self._finals_s() - self._reserve(rung)
-        each_s = self.plan.part(rung.name).each_s
-        return max(0 if self.begun_at or self._is_late else FEWEST, int(seconds / each_s))
+        return max(0 if self.begun_at or self._is_late else FEWEST, int(seconds / self.plan.part(rung.name).each_s))
 
     def _reserve(self, rung: Rung) -> float:
         """Return the worker seconds for later rungs: their planned share of the remaining time before the finals.
@@ -324,7 +324,7 @@ class RungDriver(Loop):
             for number in (BASELINE, *finalists):
                 self.queue.queue(number, FINAL, seed, _FIRST)
         trained = [(row[0], name) for name, row in self.rivals.items() if isinstance(row[2], TrialRequest)]
-        for number, name in trained[: self.plan.part(RIVALS).trainings]:
+        for number, name in trained[: self.plan.part(RIVALS).trainings // (self.settings.training.folds or 1)]:
             self.queue.queue(number, f"{RIVALS}: {name}", self.settings.seeds[0], _LAST)
         self._wait(lambda: all(row.is_ended for row in self.queue.current() if row.part in (FINAL, RIVALS)))
         if open_ := sum(not training.is_ended for training in self._all(FINAL)):
@@ -523,7 +523,7 @@ class RungDriver(Loop):
         """Return the worker seconds that the finals still need: for the finalists and the baseline's missing seeds."""
         ended = sum(1 for training in self._all(FINAL) if training.is_ended and training.number == BASELINE)
         planned_s = sum(self.plan.part(name).seconds for name in ("finals", RIVALS, TIMES))
-        return (len(self.settings.seeds) - ended) * self.plan.part("baseline").each_s + planned_s
+        return (1 - ended / max(1, len(self.settings.seeds))) * self.plan.part("baseline").seconds + planned_s
 
     @property
     def _is_late(self) -> bool:
@@ -540,8 +540,7 @@ class RungDriver(Loop):
         return [training for training in self.queue.current() if training.rung == rung]
 
     def _trials_on(self, rung: str, since: int = 0) -> list[RungTraining]:
-        new = self.queue.current()[since:]
-        return [training for training in new if training.rung == rung and training.number != BASELINE]
+        return [row for row in self.queue.current()[since:] if row.rung == rung and row.number != BASELINE]
 
     def _baseline(self, rung: str) -> TrialOutcome | None:
         for training in self._all(rung):
@@ -575,8 +574,9 @@ class RungDriver(Loop):
             return
         self.funnel.see(self.space.counts)
         self.funnel.count(self.rungs, self.queue.current(), FINAL)
-        minutes = self.settings.minutes or 1.0
-        self.report(min(1.0, self.search_s / (60 * minutes)), f"{self.phase}: {self.funnel.line()}")
+        self.report(
+            min(1.0, self.search_s / 60 / (self.settings.minutes or 1.0)), f"{self.phase}: {self.funnel.line()}"
+        )
         self.board.show(self.status(), RUNGS_STATUS, self._shown, now=now)
 
     def status(self) -> Searched:

@@ -64,14 +64,15 @@ def request_for(
     if one.part == RIVALS:
         _, rival = rival_of(one.rung.removeprefix(f"{RIVALS}: "), plain)
         assert isinstance(rival, TrialRequest)
-        most_s = RIVALS_SHARE * 60 * (settings.minutes or 0) * settings.workers / len(NAMES)
+        most_s = RIVALS_SHARE * 60 * (settings.minutes or 0) * settings.workers / len(NAMES) / (plain.folds or 1)
         plain = msgspec.structs.replace(rival, time_limit_s=most_s)
     if one.part in (FINAL, RIVALS):
         return msgspec.structs.replace(plain, stopping=None, rivals=[], keep_predictions=True)
     most_s = max(LEAST_TIMING_S, TIMING_SHARE * 60 * (settings.minutes or 0))
     limits = {"time_limit_s": most_s, "gives_up": True, "probe_steps": 4}
     if one.rung == TIMING:
-        return msgspec.structs.replace(plain, steps=TIMING_STEPS, holdout=HOLDOUT, stopping=None, rivals=[], **limits)
+        timed = msgspec.structs.replace(plain, steps=TIMING_STEPS, holdout=HOLDOUT, folds=None)
+        return msgspec.structs.replace(timed, stopping=None, rivals=[], **limits)
     (rung,) = (rung for rung in rungs_of(settings.training) if rung.name == one.rung)
     request = rung_request(plain, rung, seed=one.seed, baseline_s=baseline_s if operator is not None else None)
     return msgspec.structs.replace(request, **limits) if operator is None and is_timed(rung) else request

@@ -176,6 +176,10 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
             )
         if self.method != "pareto" and self.objectives != USUAL_OBJECTIVES:
             raise SearchError(f"objectives: expected the method pareto beside them, found {self.method}")
+        if self.training.folds is not None and not (self.rungs and self.seeds):
+            raise SearchError(
+                "folds: expected a search in rungs with seeds for its finals, found none; leave folds out"
+            )
         if self.rungs:
             self._check_rungs()
         self._check_latency()

@@ -56,7 +56,9 @@ def sentence(one: Comparison) -> str:
     words = f"{verdict} within {margin}" if verdict is Verdict.equal else str(verdict)
     if verdict in (Verdict.better, Verdict.worse) and _is_near(by, one.within):
         words += f" by less than {margin}"
-    tested = count_of(len(one.seeds), "seed") + (f", {count_of(one.examples, 'test example')}" if one.examples else "")
+    folds = one.operators[0].by_fold if one.operators else None
+    tested = count_of(len(one.seeds), "seed") + (f" on {len(folds)} folds" if folds else "")
+    tested += f", {count_of(one.examples, 'test example')}" if one.examples else ""
     time = f"; {speed}" if (speed := speed_of(one.times, one.baseline_times)) else ""
     return f"{words}, {difference} ({by.confidence:.0%} interval {interval}; {tested}){time}"
 

@@ -6,8 +6,6 @@ from typing import Any, ClassVar, Literal, TypedDict, cast
 
 import msgspec
 
-from syno_lab.errors import SpecError
-from syno_lab.inputs import quoted
 from syno_lab.settings import Optimizer, RecipeName, SearchChoice, TrialSettings
 from syno_lab.settings import Plain as Plain
 from syno_lab.store.outcomes import MeasuredOn as MeasuredOn
@@ -99,6 +97,7 @@ class Training(TypedDict, total=False):
 class Searching(Training, total=False):
     """The settings of a search and of its trainings in calls from Python: fields of :class:`.SearchChoice` too."""
 
+    folds: int | None
     equal_within: float
     anyway: bool
 
@@ -114,11 +113,6 @@ def separated(more: Searching, **limits: object) -> tuple[SearchChoice, Training
 
 
 def request_of(training: Training, **rest: Any) -> TrialRequest:
-    """Return a request without network and data. Raises FormatError for an unknown name or a wrong value.
-
-    Raises SpecError for folds, which neither a search nor the training of one network has.
-    """
-    if (folds := dict(training).get("folds")) is not None:
-        raise SpecError(f"folds: expected none in this call, found {quoted(folds)}; use syno_lab.trial.run_trial")
+    """Return a request without network and data. Raises FormatError for an unknown name or a wrong value."""
     fields = {name: value for name, value in training.items() if (name, value) != ("optimizer", "sgd")}
     return TrialRequest.from_dict({"backbone": "", **fields, **rest})

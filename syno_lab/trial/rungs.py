@@ -59,7 +59,7 @@ def rung_request(request: TrialRequest, rung: Rung, *, seed: int = 0, baseline_s
     changes: dict[str, Any] = {"holdout": HOLDOUT if request.holdout is None else request.holdout, "seed": seed}
     if not rung.is_full:
         changes |= _smaller(request, rung)
-    changes |= {"stopping": None, "rivals": [], "keep_predictions": False, "budget_s": None}
+    changes |= {"folds": None, "stopping": None, "rivals": [], "keep_predictions": False, "budget_s": None}
     if baseline_s is not None:
         limit = max(LEAST_LIMIT_S, TIMES_THE_BASELINE * baseline_s)
         changes |= {"time_limit_s": limit, "gives_up": True, "probe_steps": PROBE_STEPS}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +26,7 @@ from syno_lab.errors import SearchError, SpecError
 from syno_lab.experiments import SearchSettings, Stopped, TuningChoice, plan
 from syno_lab.experiments.agreement import Ceiling
 from syno_lab.experiments.evidence import hindrance
-from syno_lab.experiments.in_rungs import SHARES, _evidence, run_in_rungs
+from syno_lab.experiments.in_rungs import SHARES, _evidence, run_in_rungs, verdict
 from syno_lab.experiments.plan import FINALISTS, plan_for
 from syno_lab.experiments.rung_worker import LocalWorkers
 from syno_lab.experiments.survivors import Score, survivors
@@ -33,7 +34,7 @@ from syno_lab.experiments.validate_proxy import RESULT_FILE, Validation
 from syno_lab.experiments.watching import STATUS_FILE
 from syno_lab.models.rungs import Rung
 from syno_lab.reports.progress import finals_table, plan_table, progress_of
-from syno_lab.reports.searched import Evidence, Searched, searched
+from syno_lab.reports.searched import Evidence, Point, Searched, searched
 from syno_lab.store import Store
 from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, RIVALS, TIMES, TIMING, RungTraining
 from syno_lab.trial import Comparison, TrialOutcome, TrialRequest, sentence
@@ -194,7 +195,10 @@ def test_a_search_that_has_ended_goes_on_with_more_minutes(tmp_path: Path) -> No
         same = search(tmp_path, known, chosen(name="it", minutes=minutes), report=lambda _, line: said.append(line))
         assert len(known.requests) == rows
         assert same["end"] == said[-1]
-        assert said[-1].startswith("nothing more is trained, because more operators and their finals take ")
+        words = r"nothing more is trained, because more operators and their finals take (\S+) (s|minutes) and \S+ \2 "
+        takes = re.match(words, said[-1])
+        assert takes is not None
+        assert float(takes[1]) >= 1
         assert [same[part] for part in ("best", "finalists", "verdict")] == [
             first[part] for part in ("best", "finalists", "verdict")
         ]
@@ -407,6 +411,13 @@ def test_a_probe_that_ranks_no_better_than_flops_chooses_nothing(tmp_path: Path)
     assert result["funnel"]["draws"]["probed"] == 0
 
 
+def test_a_verdict_before_the_finals_names_the_operator_that_was_not_compared() -> None:
+    best = {"0.4": None, "0.25": Point(number=7)}
+    expected = "trial 7 led on the last rung, but was not compared with the baseline"
+    assert verdict(best, {}, {}) == f"not trained enough to tell: {expected}"
+    assert verdict(dict.fromkeys(best), {}, {}) == "no new operator was found"
+
+
 class TestPlan:
     def test_it_uses_all_minutes(self) -> None:
         plan = plan_for(30, 2, RUNGS, EACH, 5)
@@ -424,7 +435,7 @@ class TestPlan:
 
     @pytest.mark.parametrize("minutes", [0.1, 5, 15])
     def test_too_few_minutes_say_how_many_are_needed(self, minutes: float) -> None:
-        with pytest.raises(SearchError, match=rf"^minutes: expected at least \d+.*found {minutes:g}") as found:
+        with pytest.raises(SearchError, match=rf"^minutes: expected at least [\d.]+.*found {minutes:g}") as found:
             plan_for(minutes, 2, RUNGS, EACH, 5)
         assert "\n" not in str(found.value)
         needed = float(str(found.value).split("at least ")[1].split()[0].rstrip(","))
