@@ -106,6 +106,7 @@ def stored_by_torch(operator: Operator, binding: dict[str, int]) -> int:
     """Elements of the tensors that PyTorch makes in a forward pass; views make none.
 
     Windows that an element-wise product reads where they are count as the copy that a matrix product makes of them.
+    The additions of a sum by slices write into one tensor's place after another: they do not count.
     """
 
     class Count(TorchDispatchMode):
@@ -113,7 +114,11 @@ def stored_by_torch(operator: Operator, binding: dict[str, int]) -> int:
 
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = function(*args, **(kwargs or {}))
-            if not function.is_view and "_unsafe_view" not in str(function):
+            if (
+                not function.is_view
+                and "_unsafe_view" not in str(function)
+                and function is not torch.ops.aten.add.Tensor
+            ):
                 self.made += result.numel()
             if function is torch.ops.aten.mul.Tensor:
                 self.made += sum(
