@@ -189,6 +189,7 @@ def measure(steps: int, seed: int, limits: str | None = "primary", every: int | 
                 continue
             groups = stepper.locator(f".syno-group:has({STEPS})")
             if not groups.count() or depth_of(page) >= 12:
+                stepper.get_by_label("More", exact=True).click()
                 stepper.get_by_role("button", name="Start over").click()
                 continue
             buttons = groups.nth(rng.randrange(groups.count())).locator(STEPS)

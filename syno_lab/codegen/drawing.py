@@ -216,9 +216,10 @@ class _Drawing:
         return digraph(
             "pgraph",
             self.lines,
-            apart="nodesep=0.2, ranksep=0.28",
+            apart="nodesep=0.12, ranksep=0.2" if self.is_steady else "nodesep=0.2, ranksep=0.28",
             points=13,
-            edge="dir=back, ",
+            node='width=0.3, margin="0.06,0.06"' if self.is_steady else "width=0.3",
+            edge="dir=back, fontsize=12, " if self.is_steady else "dir=back, ",
             label=_plate(self.title) if self.title else "",
         )
 
@@ -260,10 +261,10 @@ class _Drawing:
         shown = "".join(f"<TR><TD>{_html(line)}</TD></TR>" for line in in_lines(text))
         label = (
             f'<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="1">{shown}'
-            f'<TR><TD><FONT POINT-SIZE="10">: {_html(size)}</FONT></TD></TR></TABLE>'
+            f'<TR><TD><FONT POINT-SIZE="{12 if self.is_steady else 10}">: {_html(size)}</FONT></TD></TR></TABLE>'
         )
-        chosen = coordinate in self.highlight
-        self._node(name, f"<{label}>", COORDINATE, kinds, chosen, 'style="rounded,filled", margin="0.2,0.04"')
+        style = f'style="rounded,filled", margin="{0.12 if self.is_steady else 0.2},0.04"'
+        self._node(name, f"<{label}>", COORDINATE, kinds, coordinate in self.highlight, style)
         fixed = "; fixed, takes part in nothing" if coordinate in self.state.fixed else ""
         self.titles[name] = f"coordinate {text} of size {size}{fixed}"
 

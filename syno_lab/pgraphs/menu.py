@@ -137,7 +137,9 @@ def _nearness(index: int, candidate: Candidate) -> tuple[bool, int, int]:
 def _item(
     state: State, index: int, candidate: Candidate, names: dict[Coordinate, str], ids: dict[Coordinate, str]
 ) -> Item:
-    verdict, far = candidate.verdict, candidate.distance
+    verdict, far, step = candidate.verdict, candidate.distance, candidate.step
+    changed = (*step.operands, *step.given), step.operands if step.primitive == "SHARE" else state.results(step)
+    before, after = (", ".join(c.size.pretty for c in some) or "—" for some in changed)
     return Item(
         index,
         describe_step(state, candidate.step, names),
@@ -147,6 +149,7 @@ def _item(
         verdict.rule or "",
         [ids[c] for c in candidate.operands],
         [ids[c] for c in candidate.given],
+        [f"{before} → {after}"],
     )
 
 

@@ -55,6 +55,7 @@ def test_a_rule_of_ones_own_in_the_stepper(page: Page, lab: Lab) -> None:
     before = places.count()
     group = opened(stepper, "REDUCE")
     group.locator(".syno-pruned > summary").click()
+    refused.locator(".syno-reason > summary").click()
     group.locator('.syno-pruned [data-text="REDUCE k_1"]').click()
     expect(places).to_have_count(before + 1)
     expect(stepper.get_by_role("alert").first).to_be_hidden()

@@ -89,8 +89,25 @@ def take(stepper: Locator, primitive: str, text: str) -> None:
 
 def press(stepper: Locator, name: str) -> None:
     settled(stepper)
+    more(stepper, name)
     stepper.get_by_role("button", name=name, exact=True).click()
     settled(stepper)
+
+
+def more(stepper: Locator, name: str) -> None:
+    """Open the menu, if the button is in it."""
+    inside = stepper.locator(".syno-drop:not([open])").filter(
+        has=stepper.page.locator("button").get_by_text(name, exact=True)
+    )
+    if inside.count():
+        inside.locator("summary").click()
+
+
+def load(stepper: Locator, operator: str, how: str = "Load") -> None:
+    """Choose a known operator in the menu, and press Load or Replay."""
+    more(stepper, how)
+    stepper.get_by_label("Known operator", exact=True).select_option(operator)
+    press(stepper, how)
 
 
 def settled(stepper: Locator) -> None:
@@ -188,8 +205,7 @@ def test_help_and_sessions(page: Page, lab: Lab) -> None:
     settled(stepper)
 
     # A known operator, replayed from its start.
-    stepper.get_by_label("Known operator", exact=True).select_option("pixel_shuffle")
-    press(stepper, "Replay")
+    load(stepper, "pixel_shuffle", "Replay")
     expect(status).to_contain_text("After 0 steps")
     press(stepper, "Play")
     expect(status).to_contain_text("this is pixel_shuffle")
@@ -256,6 +272,7 @@ def test_complete_at_random_is_cancelled(page: Page, lab: Lab) -> None:
     def begin() -> None:
         settled(stepper)
         expect(cancel).to_be_hidden()
+        more(stepper, "Complete at random")
         random.click()
         expect(cancel).to_be_visible()
         expect(said).to_have_text("Under way: looking for random steps to the input.")
@@ -286,9 +303,10 @@ def test_complete_at_random_is_cancelled(page: Page, lab: Lab) -> None:
             break
     page.keyboard.press("Enter")
     ended()
-    expect(random).to_be_focused()
+    expect(stepper.get_by_label("More", exact=True)).to_be_focused()
     # Another request takes its place.
     begin()
+    more(stepper, "Suggest")
     stepper.get_by_role("button", name="Suggest", exact=True).click()
     expect(stepper.get_by_role("status").first).to_contain_text("After 1 step:")
     settled(stepper)
@@ -320,7 +338,7 @@ def test_the_keyboard_is_enough(page: Page, lab: Lab) -> None:
         # The focus stays in the group.
         expect(stepper.locator('[data-group="REDUCE"] > summary')).to_be_focused()
 
-    stepper.locator("select").focus()
+    stepper.get_by_label("More", exact=True).focus()
     tab_to('[data-group="REDUCE"] > summary')
     page.keyboard.press("Enter")
     reduce("C_in", "1 step")

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from syno_lab.operators import conv2d
 from syno_lab.sessions.session import session_of
 from tests.browser.conftest import Lab
-from tests.browser.test_stepper import at, go, open_notebook, open_stepper, opened, press, run_cell, settled, take
+from tests.browser.test_stepper import at, go, load, open_notebook, open_stepper, opened, press, run_cell, settled, take
 from tests.browser.test_stepper import wait_for_kernel as idle
 
 pytestmark = pytest.mark.browser
@@ -66,7 +66,6 @@ def test_taught_step_by_step(page: Page, lab: Lab, tmp_path: Path, theme: str) -
     settled(stepper)
     ranked = stepper.locator(".syno-nearest")
     ranked.locator("summary").focus()
-    page.keyboard.press("Enter")
     expect(ranked.get_by_role("listitem")).to_have_count(8)
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
@@ -102,8 +101,7 @@ def test_taught_step_by_step(page: Page, lab: Lab, tmp_path: Path, theme: str) -
     expect(stepper.locator("li:has([aria-current]) .syno-comment")).to_have_text("Channels <i>first</i>.")
 
     # A quiz on conv2d: what lies ahead is hidden, a guess is graded, the right one is taken.
-    stepper.get_by_label("Known operator", exact=True).select_option("conv2d")
-    press(stepper, "Replay")
+    load(stepper, "conv2d", "Replay")
     # What lies ahead was not undone.
     expect(stepper.locator(".syno-history")).to_contain_text("(ahead)")
     expect(stepper.locator(".syno-history")).not_to_contain_text("(undone)")
@@ -135,14 +133,14 @@ def test_taught_step_by_step(page: Page, lab: Lab, tmp_path: Path, theme: str) -
     expect(grade).to_have_text("This was the step. 1 of 3 right at the first guess.")
     press(stepper, "End the quiz")
     go(stepper, start + 6)
+    stepper.locator("summary", has_text="What to do next").click()
     ways = stepper.get_by_role("region", name="What to do next")
     expect(ways.get_by_role("listitem")).to_have_count(6)
     expect(ways).to_contain_text("syno-lab train operator.json")
     stepper.screenshot(path=tmp_path / "complete.png")
 
     # Indices are set as in the picture, and stay what they were in the text.
-    stepper.get_by_label("Known operator", exact=True).select_option("operator_1")
-    press(stepper, "Load")
+    load(stepper, "operator_1")
     row = stepper.locator(".syno-place", has_text="give r_C_out_by_g_s")
     assert "give rCout/(g·s)" in row.evaluate(SHOWN)
 

@@ -4,11 +4,12 @@
 const ZOOM = 1.25;
 const MOST_ZOOM = 12;
 const MOVES_MS = 180;
-const MOST_SCALE = 1.1; // pixels of a point: a small picture is not enlarged beyond it
-const BELOW = 20; // pixels between the lower end of the output and that of the frame
-const ANCHOR = 0.22; // of the frame's width on the left of the output: pGraphs grow to the right
-const LEAST_KEPT = 0.6;
-const SCALE_STEP = 0.9; // it shrinks by so much at a time, so that most steps leave its size as it is
+const [LEAST_LETTER, MOST_LETTER] = [11, 18]; // pixels of a font, of all that is not an index
+const [EDGE, BELOW] = [12, 20]; // pixels between the picture and its frame, and below the output
+const ANCHOR = 0.22; // of the frame's width on the left of the output at the start: pGraphs grow to the right
+const SCALE_STEP = 0.88; // it shrinks by so much at a time, so that most steps leave its size as it is
+const FILLED = 0.75; // of the frame in one direction, at the end
+const SMALL = 0.82; // of the largest scale that fits: below it a picture is enlarged
 const PARTS = "Arrow keys go from part to part, Enter chooses one, Escape clears the choice; ";
 const HELP = "plus and minus enlarge, 0 shows all, Shift with arrow keys moves the picture.";
 
@@ -20,22 +21,44 @@ function movedBy(part) {
   return [Number(across), Number(down)];
 }
 
-/** The middle of a node's outlines; null for a part without one. */
-function middleOf(part) {
-  let [left, right, top, bottom] = [Infinity, -Infinity, Infinity, -Infinity];
+/** The ends of a node's outlines: left, top, right, bottom; null for a part without one. */
+function boundsOf(part) {
+  let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
   const add = (x, y) => {
-    [left, right, top, bottom] = [Math.min(left, x), Math.max(right, x), Math.min(top, y), Math.max(bottom, y)];
+    [left, top, right, bottom] = [Math.min(left, x), Math.min(top, y), Math.max(right, x), Math.max(bottom, y)];
   };
   for (const one of part.querySelectorAll("polygon, path, ellipse")) {
     if (one.localName === "ellipse") {
-      add(Number(one.getAttribute("cx")), Number(one.getAttribute("cy")));
+      const [x, y, across, down] = ["cx", "cy", "rx", "ry"].map((name) => Number(one.getAttribute(name)));
+      add(x - across, y - down);
+      add(x + across, y + down);
       continue;
     }
     const numbers = one.getAttribute(one.localName === "path" ? "d" : "points").match(NUMBER)?.map(Number) ?? [];
     for (let at = 0; at + 1 < numbers.length; at += 2) add(numbers[at], numbers[at + 1]);
   }
   const [across, down] = movedBy(part);
-  return left > right ? null : [(left + right) / 2 + across, (top + bottom) / 2 + down];
+  return left > right ? null : [left + across, top + down, right + across, bottom + down];
+}
+
+/** The middle of a node's outlines; null for a part without one. */
+function middleOf(part) {
+  const bounds = boundsOf(part);
+  return bounds && [(bounds[0] + bounds[2]) / 2, (bounds[1] + bounds[3]) / 2];
+}
+
+/** A line's label goes from beside the line onto it, at the same height. */
+function setOnLine(edge) {
+  const [path, label] = [edge.querySelector("path"), edge.querySelector("text")];
+  const plate = edge.querySelector('polygon[stroke="none"]');
+  if (!path || !label || !plate) return;
+  const corners = plate.getAttribute("points").match(NUMBER).map(Number);
+  const middle = (at) => (Math.min(...corners.filter((_, n) => n % 2 === at)) + Math.max(...corners.filter((_, n) => n % 2 === at))) / 2;
+  const length = path.getTotalLength();
+  const points = Array.from({ length: 33 }, (_, at) => path.getPointAtLength((at / 32) * length));
+  const off = (point) => Math.abs(point.y - middle(1));
+  const nearest = points.reduce((best, point) => (off(point) < off(best) ? point : best));
+  for (const one of [plate, label]) one.setAttribute("transform", `translate(${nearest.x - middle(0)} 0)`);
 }
 
 class GraphView {
@@ -64,6 +87,11 @@ class GraphView {
       onfocusout: () => told.hover([]),
       onclick: (event) => this.onClick(event),
     });
+    // Where the whole does not fit: a small one, with what is seen of it.
+    this.map = document.createElementNS(SVG, "svg");
+    this.map.setAttribute("aria-hidden", "true");
+    this.map.onpointerdown = (event) => this.onMap(event);
+    this.map.onpointermove = (event) => event.buttons && this.onMap(event);
     this.element.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
     this.searchBox = make("input", {
       type: "search",
@@ -74,11 +102,14 @@ class GraphView {
     this.count = make("span", { class: "syno-found-count", role: "status", "aria-live": "polite" });
     this.call("pGraph");
     this.ground = new Ground(this.element);
+    this.stood = ANCHOR; // of the frame's width, on the left of the anchor
     this.frame = null; // the frame's width and height, where they are watched
     this.sized = new ResizeObserver(() => {
       this.frame = [this.element.clientWidth, this.element.clientHeight];
       this.ground.look();
-      if (this.svg && !this.isMoved) this.fit();
+      if (!this.svg || this.isMoved) return;
+      this.scale = 0;
+      this.settle();
     });
     if (anchor) this.sized.observe(this.element);
   }
@@ -104,7 +135,7 @@ class GraphView {
   }
 
   /** Another drawing; ids go into `data-id`, because several views of one operator can be on a page. */
-  draw(text, links, description) {
+  draw(text, links, description, isComplete = false) {
     const before = this.places();
     this.drawn = new Set(this.parts.keys());
     this.links = links;
@@ -135,12 +166,25 @@ class GraphView {
       part.setAttribute("tabindex", "-1");
     }
     this.nodes()[0]?.setAttribute("tabindex", "0");
+    if (this.anchor) for (const edge of picture.querySelectorAll(".edge.line")) setOnLine(edge);
     this.svg = picture;
     this.sayHelp();
+    this.map.replaceChildren();
     this.element.replaceChildren(picture);
-    if (!this.anchor) this.element.style.aspectRatio = `${this.full[2]} / ${this.full[3]}`; // else it has a height of its own
-    this.fit();
-    if (!this.frame) this.ground.look();
+    if (!this.anchor) this.element.style.aspectRatio = `${this.full[2]} / ${this.full[3]}`;
+    else {
+      // As high before a step as after it; at the end not much higher than a small picture in large letters.
+      this.element.style.height = "";
+      const most = this.scales()[1];
+      const [wide, high] = this.size();
+      this.isSmall = isComplete && most * this.full[2] < FILLED * wide && most * this.full[3] < FILLED * high;
+      if (this.isSmall) this.element.style.height = `${Math.ceil(most * this.full[3] + EDGE + BELOW)}px`;
+      if (this.isSmall || this.wasSmall) this.frame = null;
+      this.wasSmall = this.isSmall;
+      this.frame ??= [this.element.clientWidth, this.element.clientHeight];
+    }
+    this.settle();
+    if (!this.anchor) this.ground.look();
     this.moveFrom(before);
   }
 
@@ -194,18 +238,19 @@ class GraphView {
     }
   }
 
-  /** The search box, how much was found, and the buttons that enlarge. */
-  bar() {
-    const button = (text, title, onclick) => make("button", { type: "button", title, "aria-label": title, onclick }, text);
+  /** What is said of the chosen part, the search box, how much was found, and the buttons that enlarge. */
+  bar(said = "") {
+    const button = (text, title, onclick) => make("button", { type: "button", class: "syno-quiet", title, "aria-label": title, onclick }, text);
     return make(
       "div",
       { class: "syno-bar" },
+      said,
       this.searchBox,
       this.count,
-      make("span", { class: "syno-gap" }),
+      said ? "" : make("span", { class: "syno-gap" }),
       button("+", "Enlarge", () => this.zoom(ZOOM)),
       button("−", "Make smaller", () => this.zoom(1 / ZOOM)),
-      button("Fit", "Show all", () => this.fit()),
+      button(icon("fit"), "Show all", () => this.fit()),
     );
   }
 
@@ -215,47 +260,106 @@ class GraphView {
 
   // -- where we look --------------------------------------------------------------------------------------------------
 
+  /** All of it, however small. */
   fit() {
     this.isMoved = false;
-    this.box = this.anchored() ?? [...this.full];
+    this.box = [...this.full];
+    if (this.anchor) this.lookAt(Math.min(this.scaleFor(0), this.scales()[1]));
     this.fitted = this.box[2];
     this.show();
   }
 
-  /** What is seen where the output keeps its place; it leaves it only where all else would become too small for it. */
-  anchored() {
-    const [wide, high] = this.size();
-    const found = this.footOf(this.anchor);
-    if (!found || !wide || !high) return null;
-    const [at, foot] = found;
-    const [left, top, width, height] = this.full;
-    const [before, behind] = [at - left, left + width - at];
-    const largest = (across) => {
-      let scale = MOST_SCALE;
-      while (across(scale) || scale * (foot - top) + BELOW > high || scale * (top + height - foot) > BELOW) scale *= SCALE_STEP;
-      return scale;
-    };
-    const free = largest((scale) => scale * width > wide);
-    const kept = largest((scale) => scale * before > ANCHOR * wide || scale * behind > (1 - ANCHOR) * wide);
-    const scale = kept < LEAST_KEPT * free ? free : kept;
-    const seen = wide / scale;
-    const start = Math.min(left, Math.max(left + width - seen, at - ANCHOR * seen));
-    return [start, foot - (high - BELOW) / scale, seen, high / scale];
+  /** The smallest and the largest scale, by its letters. */
+  scales() {
+    const sizes = [...this.svg.querySelectorAll("text[font-size]")].map((text) => Number.parseFloat(text.getAttribute("font-size")));
+    const most = MOST_LETTER / Math.max(12, ...sizes);
+    return [Math.min(most, LEAST_LETTER / Math.min(12, ...sizes)), most];
   }
 
-  /** The middle and the lower end of a tensor, in the picture's own numbers: nothing is laid out for it. */
-  footOf(id) {
-    const part = this.parts.get(id);
-    const points = [...(part?.querySelectorAll("polygon") ?? [])].flatMap((one) => one.getAttribute("points").trim().split(/\s+/));
-    const numbers = points.map((point) => point.split(",").map(Number)).filter((pair) => pair.every(Number.isFinite));
-    if (!numbers.length) return null;
-    const [across, down] = movedBy(part);
-    const xs = numbers.map(([x]) => x);
-    return [(Math.min(...xs) + Math.max(...xs)) / 2 + across, Math.max(...numbers.map(([, y]) => y)) + down];
+  /** The largest scale at which all of it is seen, but not below `least`. */
+  scaleFor(least) {
+    const [wide, high] = this.size();
+    return Math.max(least, Math.min((wide - 2 * EDGE) / this.full[2], (high - EDGE - BELOW) / this.full[3]));
+  }
+
+  /**
+   * In letters that can be read: the scale changes only when it must, the anchor stays where it is, and where the whole
+   * does not fit, the latest step is in sight.
+   */
+  settle() {
+    if (!this.anchor || !this.size()[0]) return this.fit();
+    this.isMoved = false;
+    const [least, most] = this.scales();
+    const stepped = (largest) => {
+      let scale = most;
+      while (scale > largest) scale = Math.max(least, scale > least ? scale * SCALE_STEP : largest);
+      return scale;
+    };
+    const free = stepped(this.scaleFor(least));
+    const kept = this.isSmall ? free : Math.min(free, stepped(Math.max(least, this.keptScale())));
+    if (!(this.scale <= kept && this.scale >= SMALL * free)) this.scale = kept >= SMALL * free ? kept : free;
+    this.lookAt(this.scale);
+    this.fitted = this.box[2];
+    this.show();
+    const latest = this.svg.querySelector(".node.highlight");
+    if (latest) this.reveal(latest.dataset.id);
+  }
+
+  /** The largest scale at which all of it is seen beside the anchor, which stays where it is. */
+  keptScale() {
+    const [left, , width] = this.full;
+    const part = this.parts.get(this.anchor);
+    const [start, , end] = (part && boundsOf(part)) ?? [left, 0, left + width];
+    const [wide, at] = [this.size()[0], (start + end) / 2 - left];
+    return Math.min((this.stood * wide - EDGE) / at, ((1 - this.stood) * wide - EDGE) / (width - at));
+  }
+
+  /** What is seen at a scale: the anchor at the lower end, and where it was before if nothing is hidden by that. */
+  lookAt(scale) {
+    const [wide, high] = this.size();
+    const [left, top, width, height] = this.full;
+    const part = this.parts.get(this.anchor);
+    const bounds = (part && boundsOf(part)) ?? [left, top, left + width, top + height];
+    const at = (bounds[0] + bounds[2]) / 2;
+    const [seen, edge] = [wide / scale, EDGE / scale];
+    const ends = [left - edge, left + width + edge - seen].sort((one, other) => one - other);
+    const start = Math.min(ends[1], Math.max(ends[0], at - this.stood * seen));
+    this.stood = (at - start) / seen;
+    this.box = [start, bounds[3] + BELOW / scale - high / scale, seen, high / scale];
   }
 
   show() {
     this.svg?.setAttribute("viewBox", this.box.map((number) => number.toFixed(2)).join(" "));
+    const [left, top, width, height] = this.full;
+    const [x, y, wide, high] = this.box;
+    const isWhole = x <= left + 1 && y <= top + 1 && x + wide >= left + width - 1 && y + high >= top + height - 1;
+    const stays = !isWhole && this.map.childElementCount;
+    this.map.setAttribute("class", isWhole ? "syno-map syno-whole" : "syno-map");
+    if (isWhole) this.map.replaceChildren();
+    else if (!stays) this.drawMap();
+    const [eye] = this.map.children;
+    for (const [name, value] of Object.entries(isWhole ? {} : { x, y, width: wide, height: high })) eye.setAttribute(name, value);
+  }
+
+  drawMap() {
+    this.map.setAttribute("viewBox", this.full.join(" "));
+    const rectangles = [...this.nodes().map(boundsOf).filter(Boolean), [0, 0, 0, 0]].map(([left, top, right, bottom]) => {
+      const one = document.createElementNS(SVG, "rect");
+      for (const [name, value] of Object.entries({ x: left, y: top, width: right - left, height: bottom - top })) one.setAttribute(name, value);
+      return one;
+    });
+    rectangles.at(-1).setAttribute("class", "syno-eye");
+    this.map.replaceChildren(...rectangles.reverse());
+  }
+
+  /** The place of the map that is pressed comes to the middle. */
+  onMap(event) {
+    event.preventDefault();
+    event.stopPropagation();
+    const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(this.map.getScreenCTM().inverse());
+    this.isMoved = true;
+    [this.box[0], this.box[1]] = [point.x - this.box[2] / 2, point.y - this.box[3] / 2];
+    this.show();
   }
 
   /** Larger or smaller around a place given as shares of the width and height. */
@@ -353,6 +457,33 @@ class GraphView {
     else return;
     event.preventDefault();
     event.stopPropagation();
+  }
+
+  /** What a step would add, above what it uses: `item` has its `text`, `operands` and `given`; null takes it away. */
+  ghost(item) {
+    for (const part of this.svg?.querySelectorAll(".syno-marked") ?? []) part.classList.remove("syno-marked");
+    this.ghosted?.remove();
+    this.ghosted = null;
+    if (!item || !this.svg) return;
+    const parts = [...item.operands, ...item.given].map((id) => this.parts.get(id)).filter(Boolean);
+    for (const part of parts) part.classList.add("syno-marked");
+    const bounds = parts.map(boundsOf).filter(Boolean);
+    const draw = (name, attributes) => {
+      const one = document.createElementNS(SVG, name);
+      for (const [key, value] of Object.entries(attributes)) one.setAttribute(key, value);
+      return one;
+    };
+    const [left, top, width] = this.full;
+    const mean = bounds.reduce((sum, [start, , end]) => sum + (start + end) / 2, 0) / bounds.length || left + width / 2;
+    const wide = 8 * item.text.length + 16;
+    const x = Math.min(Math.max(mean, this.box[0] + wide / 2 + 4), this.box[0] + this.box[2] - wide / 2 - 4);
+    const y = Math.max(top - 24, this.box[1] + 16);
+    const label = draw("text", { x, y: y + 4, "text-anchor": "middle", "font-size": 12 });
+    label.textContent = item.text;
+    this.ghosted = draw("g", { class: "syno-ghost", "aria-hidden": "true" });
+    const lines = bounds.map(([start, high, end]) => draw("path", { d: `M${(start + end) / 2},${high}L${x},${y + 13}` }));
+    this.ghosted.append(...lines, draw("rect", { x: x - wide / 2, y: y - 13, width: wide, height: 26, rx: 6 }), label);
+    this.svg.append(this.ghosted);
   }
 
   // -- what is marked -------------------------------------------------------------------------------------------------

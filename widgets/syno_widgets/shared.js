@@ -45,7 +45,10 @@ function icon(name) {
 
 /** A menu of what is seldom wanted; it closes when something of it is pressed, by Escape, and when the focus leaves. */
 function menu(label, drawing, ...items) {
-  const close = () => (element.open = false);
+  const close = () => {
+    if (element.contains(document.activeElement)) summary.focus();
+    element.open = false;
+  };
   const summary = make("summary", { class: "syno-button syno-quiet", "aria-label": label, title: label }, icon(drawing));
   const element = make("details", { class: "syno-drop" }, summary, make("div", {}, ...items));
   element.addEventListener("click", (event) => event.target.closest("button") && close());
@@ -54,7 +57,6 @@ function menu(label, drawing, ...items) {
     if (event.key !== "Escape" || !element.open) return;
     event.stopPropagation();
     close();
-    summary.focus();
   });
   return element;
 }

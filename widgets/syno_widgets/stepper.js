@@ -33,7 +33,7 @@ class View {
     this.waits = new Set();
     const toGraph = { hover: (ids) => this.hover(ids), choose: (id) => this.choose(id), search: (text) => this.put("search", text) };
     this.graph = new GraphView(toGraph, "y");
-    this.steps = new StepList(model, { ask: (kind, more) => (kind === "preview" ? this.ask(kind, more) : this.act(kind, more)), mark: (ids, on) => this.mark(ids, on) });
+    this.steps = new StepList(model, { ask: (kind, more) => (kind === "preview" ? this.ask(kind, more) : this.act(kind, more)), mark: (ids, on) => this.mark(ids, on), ghost: (item) => this.graph.ghost(item) });
     this.aims = new AimTables({ aim: (name) => this.act("aim", { name }), live: () => model.get("live") });
     this.history = new HistoryList(model, { go: (place) => this.act("go", { index: place }), has: (place) => this.reaches(place) });
     this.kept = new SessionBox(model, {
@@ -225,11 +225,15 @@ class View {
     this.toProgress = button("Undo to last progress", "undo_to_progress", labels.progress);
     this.toProgress.hidden = !live || !labels.progress;
     this.reset = button("Start over", "reset", labels.reset);
+    for (const [one, drawing] of [[this.undo, "undo"], [this.redo, "redo"]]) {
+      one.setAttribute("aria-label", one.textContent);
+      one.classList.add("syno-icon-only");
+      one.replaceChildren(icon(drawing));
+    }
     this.player = press("Play", "Take the steps that lie ahead one after the other, or stop", () =>
       this.playing ? this.pause() : this.play(),
     );
     this.suggest = button("Suggest", "suggest", labels.suggest);
-    const help = [this.reset, make("span", { class: "syno-gap" }), this.suggest, button("Suggest to the end", "finish", labels.finish), button("Complete at random", "random", labels.random)];
     this.select = make("select", { class: "syno-select", "aria-label": "Known operator" });
     this.quiz = button("Quiz", "quiz", "Hide the steps that lie ahead, guess each from the lists, and have it graded");
     this.reveal = button("Show the step", "reveal", "Take the step that was to be guessed");
@@ -237,7 +241,24 @@ class View {
     this.branches = make("div", { class: "syno-bar syno-branches", role: "group", "aria-label": "Branches" });
     const load = (text, kind, title) =>
       press(text, title, () => this.select.value && this.act(kind, { name: this.select.value }), { "data-kind": kind });
-    this.where = make("span", { class: "syno-quiet" });
+    const more = menu(
+      "More",
+      "more",
+      this.suggest,
+      button("Suggest to the end", "finish", labels.finish),
+      button("Complete at random", "random", labels.random),
+      this.toProgress,
+      this.reset,
+      this.quiz,
+      make(
+        "div",
+        { class: "syno-bar", role: "group", "aria-label": "Known operators" },
+        this.select,
+        load("Load", "load", "Show this operator, all steps taken"),
+        load("Replay", "replay", "Show this operator from its start; Redo or Play takes its steps"),
+      ),
+    );
+    this.where = make("span", { class: "syno-quiet", hidden: live });
     this.status = make("p", { class: "syno-status", role: "status", "aria-live": "polite" });
     this.strip = make("ul", { class: "syno-strip", "aria-label": labels.strip });
     this.error = make("p", { class: "syno-error", role: "alert" });
@@ -261,43 +282,22 @@ class View {
       },
       make(
         "div",
-        { class: "syno-bar", role: "group", "aria-label": "History and help" },
-        this.undo,
-        this.redo,
-        this.player,
-        this.toProgress,
-        ...(live ? [...help, this.quiz, this.reveal] : [this.where]), // what needs a kernel is not on a page without one
+        { class: "syno-head", role: "group", "aria-label": "History and help" },
+        this.status,
+        this.strip,
+        this.kept.waysOn,
+        this.where,
+        this.reveal,
+        make("span", { class: "syno-together" }, this.undo, this.redo, this.player, live ? more : ""), // what needs a kernel is not on a page without one
       ),
       this.branches,
-      live
-        ? make(
-            "div",
-            { class: "syno-bar", role: "group", "aria-label": "Known operators" },
-            this.select,
-            load("Load", "load", "Show this operator, all steps taken"),
-            load("Replay", "replay", "Show this operator from its start; Redo or Play takes its steps"),
-          )
-        : "",
       this.running.element,
-      this.status,
       this.grade,
-      this.strip,
       this.error,
-      this.kept.waysOn,
       make(
         "div",
         { class: "syno-columns" },
-        make(
-          "div",
-          { class: "syno-left" },
-          make(
-            "section",
-            { "aria-label": "Picture", class: "syno-picture" },
-            this.graph.bar(),
-            this.graph.element,
-            this.live,
-          ),
-        ),
+        make("section", { "aria-label": "Picture", class: "syno-left" }, this.graph.element, this.graph.map, this.graph.bar(this.live)),
         make(
           "section",
           { class: "syno-right", "aria-label": "Next steps", onkeydown: (event) => this.onStepsKey(event) },
@@ -373,12 +373,14 @@ class View {
     });
     const had = this.graph.element.contains(document.activeElement);
     const links = this.model.get("links");
+    this.root.classList.toggle("syno-complete", this.model.get("complete")); // its columns are others
     // The arrow keys reach what can be used first.
     const names = Object.keys(links).sort((one, other) => links[other].top - links[one].top);
     this.graph.draw(
       this.model.get("svg"),
       Object.fromEntries(names.map((name) => [name, links[name]])),
       this.model.get("description"),
+      this.model.get("complete"),
     );
     this.hovered = [];
     this.drawSearch();
@@ -426,7 +428,6 @@ class View {
 
   drawStatus() {
     this.say(this.model.get("status"));
-    this.root.classList.toggle("syno-complete", this.model.get("complete"));
     this.suggest.disabled = !this.model.get("live") || this.model.get("complete");
   }
 

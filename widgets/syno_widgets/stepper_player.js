@@ -39,7 +39,7 @@ class Player {
     const line = [place];
     while (this.parents[line[0]] !== null) line.unshift(this.parents[line[0]]);
     for (let at = this.ahead[place]; at !== null; at = this.ahead[at]) line.push(at);
-    const { menu, distance, ...rest } = this.places[place];
+    const { menu, distance, svg, ...rest } = this.places[place];
     const course = this.courses[line[line.length - 1]]?.[place] ?? "";
     const values = {
       ...{ links: rest.links, description: rest.description, selected: "", line, place },
@@ -47,7 +47,7 @@ class Player {
       ...rest,
     };
     // The picture last: what is not in its frame waits for it.
-    for (const [name, value] of Object.entries({ ...values, svg: rest.svg })) this.model.set(name, value);
+    for (const [name, value] of Object.entries({ ...values, svg })) this.model.set(name, value);
   }
 
   // -- the address

@@ -18,7 +18,9 @@ class SessionBox {
     this.model = model;
     this.told = told;
     const live = model.get("live");
-    this.waysOn = make("section", { class: "syno-ways-on", "aria-label": "What to do next" });
+    this.ways = make("section", { class: "syno-ways-on", "aria-label": "What to do next" });
+    this.waysOn = menu("What to do next", "next", this.ways);
+    this.waysOn.firstChild.append(" What to do next");
     this.writing = this.buildComment();
     this.element = this.build(live);
   }
@@ -88,7 +90,7 @@ class SessionBox {
     };
     const way = ({ title, code }) =>
       make("li", {}, `${title}: `, make("code", {}, code.split("\n").pop()), " ", make("button", { type: "button", "aria-label": `Copy: ${title}`, onclick: copy(title, code) }, "Copy"));
-    this.waysOn.replaceChildren(make("h4", {}, "What to do next"), make("p", { class: "syno-quiet" }, "In a cell, with the stepper's own name in place of stepper:"), make("ul", {}, ...ways.map(way)));
+    this.ways.replaceChildren(make("p", { class: "syno-quiet" }, "In a cell, with the stepper's own name in place of stepper:"), make("ul", {}, ...ways.map(way)));
   }
 
   /** A session in the address is opened by the first stepper that is shown there. */

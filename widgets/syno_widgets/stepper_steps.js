@@ -20,6 +20,13 @@ function using(group, id) {
   return { ...group, ...some, more_canonical: 0, more_pruned: 0, unjudged: 0 };
 }
 
+/** The best step's distance: groups stand best first, those without a step at the end. */
+function rank({ canonical }) {
+  const [best] = canonical;
+  if (!best) return Infinity;
+  return best.distance === null ? 2e6 : best.distance + (best.reaches ? 0 : 1e6);
+}
+
 const BY_HAND = {
   sign: "×",
   colour: "#0b7480",
@@ -41,7 +48,7 @@ class StepList {
     this.told = told;
     this.share = new Set();
     this.give = new Set();
-    this.open = new Set();
+    this.open = new Set([NEAREST]);
     this.element = make("div", { class: "syno-menu" });
     this.ground = new Ground(this.element);
   }
@@ -67,7 +74,8 @@ class StepList {
     this.share = new Set([...this.share].filter((id) => known.has(id)));
     this.give = new Set([...this.give].filter((id) => known.has(id)));
     const live = this.model.get("live");
-    const groups = live || !chosen ? this.model.get("menu") : this.model.get("menu").map((entry) => using(entry, chosen));
+    const listed = live || !chosen ? this.model.get("menu") : this.model.get("menu").map((entry) => using(entry, chosen));
+    const groups = [...listed].sort((one, other) => rank(one) - rank(other));
     const blocks = groups.map((entry) => this.group(entry, chosen));
     if (live && !chosen && groups.length > 1 && !("score" in this.model.get("quiz"))) blocks.unshift(...this.nearest());
     // A contraction can be put together by hand even where the budget lists none.
@@ -100,7 +108,7 @@ class StepList {
           if (details.open) fill();
         },
       },
-      make("summary", {}, make("b", {}, "Nearest of all"), make("span", { class: "syno-count" }, " ", ...asMath(found[0].text), `: ${distanceText(found[0], this.labels())}`)),
+      make("summary", {}, make("b", {}, "Nearest of all")),
       list,
     );
     const fill = () =>
@@ -108,7 +116,7 @@ class StepList {
         ...found.map((item) => {
           const sign = make("span", { class: "syno-sign", "aria-hidden": "true", title: item.title }, item.sign);
           sign.style.color = item.colour;
-          return make("li", {}, this.step(item, false, sign));
+          return make("li", {}, this.step(item, sign));
         }),
       );
     if (details.open) fill();
@@ -141,10 +149,10 @@ class StepList {
     const count = entry.canonical.length + entry.more_canonical;
     const pruned = entry.pruned.length + entry.more_pruned;
     const reached = entry.canonical.filter((item) => item.distance !== null);
-    const nearest = reached.length ? `, nearest: ${distanceText(reached[0], this.labels())}` : "";
+    const nearest = reached.length ? distanceText(reached[0], this.labels()) : "";
     const { hand_group: byHand, offered, refused } = this.labels();
     const isByHand = entry.primitive === byHand;
-    const counted = ` ${count} ${offered}${nearest}; ${pruned} ${refused}${entry.unjudged ? `; ${entry.unjudged} not looked at` : ""}`;
+    const counted = ` ${count} ${offered}${entry.unjudged ? `; ${entry.unjudged} not looked at` : ""}`;
     const sign = make("span", { class: "syno-sign", "aria-hidden": "true" }, entry.sign);
     sign.style.color = entry.colour;
     const details = make(
@@ -164,6 +172,7 @@ class StepList {
         sign,
         make("b", {}, entry.title),
         entry.primitive ? make("span", { class: "syno-count" }, counted) : "",
+        nearest ? make("span", { class: "syno-chip" }, nearest) : "",
       ),
       entry.signature ? make("p", { class: "syno-card" }, make("code", {}, entry.signature), ` ${entry.meaning}`) : "",
       isByHand && this.model.get("live") ? this.contraction() : "",
@@ -172,7 +181,7 @@ class StepList {
         ? make(
             "details",
             { class: "syno-pruned" },
-            make("summary", {}, `${pruned} ${refused}: why, and take one all the same`),
+            make("summary", { class: "syno-quiet" }, `${pruned} ${refused}`),
             this.items(entry.pruned, entry.more_pruned, true),
           )
         : "",
@@ -196,14 +205,15 @@ class StepList {
   items(items, more, pruned) {
     // Where no step can be taken the list itself is reached by Tab, to be scrolled.
     const list = make("ul", { class: "syno-items", tabindex: this.model.get("live") ? undefined : "0" });
-    for (const item of items) list.append(make("li", {}, this.step(item, pruned), pruned ? this.reason(item) : ""));
+    for (const item of items) list.append(make("li", {}, pruned ? this.reason(item) : this.step(item)));
     if (more) list.append(make("li", { class: "syno-more" }, `and ${more} more, ${this.labels().more}`));
     return list;
   }
 
   /** The button that takes a step; `sign` stands before its words. */
-  step(item, pruned, sign = "") {
-    const mark = (on) => this.told.mark([...item.operands, ...item.given], on);
+  step(item, sign = "") {
+    const mark = (on) => this.told.ghost(on ? item : null);
+    const pruned = Boolean(item.rule);
     return make(
       "button",
       {
@@ -221,22 +231,23 @@ class StepList {
         onblur: () => mark(false),
       },
       sign,
-      make("span", { class: "syno-text" }, ...asMath(item.text)),
+      make("span", { class: "syno-text" }, ...(pruned ? ["Take it all the same"] : asMath(item.text))),
       make("span", { class: `syno-distance${item.reaches ? "" : " syno-far"}` }, distanceText(item, this.labels())),
       this.notes(item),
-      pruned ? make("span", { class: "syno-why" }, `${this.labels().refused} by ${item.rule}`) : "",
     );
   }
 
   /** What a step makes and changes, a line for each, where its system says so. */
   notes(item) {
-    return item.notes?.length ? make("span", { class: "syno-notes" }, ...item.notes.map((note) => make("span", {}, note))) : "";
+    return item.notes?.length ? make("span", { class: "syno-notes" }, ...item.notes.map((note) => make("span", {}, ...asMath(note)))) : "";
   }
 
   // -- why a step is pruned -------------------------------------------------------------------------------------------
 
+  /** A quiet line, which opens to the rule with both expressions, and what can be taken. */
   reason(item) {
     const body = make("div", { class: "syno-reason-body" }, make("p", {}, item.reason));
+    const rule = make("span", { class: "syno-why" }, `${this.labels().refused} by ${item.rule}`);
     const details = make(
       "details",
       {
@@ -246,8 +257,9 @@ class StepList {
           if (details.open && this.model.get("live")) this.told.ask("why", { index: item.index });
         },
       },
-      make("summary", { "aria-label": `Why is ${item.text} ${this.labels().refused}?` }, "Why?"),
+      make("summary", {}, ...asMath(item.text), " ", rule),
       body,
+      this.step(item),
     );
     return details;
   }
