@@ -106,20 +106,24 @@ def stored_by_torch(operator: Operator, binding: dict[str, int]) -> int:
     """Elements of the tensors that PyTorch makes in a forward pass; views make none.
 
     Windows that an element-wise product reads where they are count as the copy that a matrix product makes of them.
-    The additions of a sum by slices write into one tensor's place after another: they do not count.
+    A sum by slices counts as the one pooling that it is: its last addition counts, what it adds up before does not.
     """
 
     class Count(TorchDispatchMode):
-        made = 0
+        def __init__(self) -> None:
+            super().__init__()
+            self.made = 0
+            self.sums: dict[int, torch.Tensor] = {}  # kept, so that no other tensor takes their place
 
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = function(*args, **(kwargs or {}))
-            if (
-                not function.is_view
-                and "_unsafe_view" not in str(function)
-                and function is not torch.ops.aten.add.Tensor
-            ):
+            if not function.is_view and "_unsafe_view" not in str(function):
                 self.made += result.numel()
+            if function is torch.ops.aten.add.Tensor:
+                for term in args:
+                    before = self.sums.pop(term.untyped_storage().data_ptr(), None)
+                    self.made -= 0 if before is None else before.numel()
+                self.sums[result.untyped_storage().data_ptr()] = result
             if function is torch.ops.aten.mul.Tensor:
                 self.made += sum(
                     a.numel() for a in args if a.numel() > a.untyped_storage().nbytes() // a.element_size()
