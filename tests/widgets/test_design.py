@@ -116,7 +116,7 @@ def test_the_tokens_are_the_colours_of_the_pictures() -> None:
 
 
 #: Where the colours stand: the tokens of pages, those of pictures, and what `dark_css` writes of these.
-HOMES = ("shared.css", "style.py", "operator_graph_dark.css", "stepper.css", "stepper_steps.js")
+HOMES = ("shared.css", "style.py", "operator_graph_dark.css")
 COLOUR = re.compile(r"""(?<![&\w])\#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})\b|\brgba?\(""")
 SIZE = re.compile(r"""font-size["']?[:=]\s*\\?["']?([\d.]+)(px|pt|rem|["'])""")
 SIZES = {"11", "12", "14", "16", "20"}

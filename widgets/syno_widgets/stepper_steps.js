@@ -29,7 +29,7 @@ function rank({ canonical }) {
 
 const BY_HAND = {
   sign: "×",
-  colour: "#0b7480",
+  colour: "var(--syno-share)",
   signature: "",
   meaning: "",
   canonical: [],
