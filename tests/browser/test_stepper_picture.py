@@ -92,3 +92,17 @@ def test_a_narrow_column_loses_nothing(open_alone: OpenAlone, tmp_path: Path) ->
         assert box is not None
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 360
+
+
+def test_a_picture_that_is_folded_away_comes_back(open_alone: OpenAlone, tmp_path: Path) -> None:
+    Stepper.of("conv2d", at_start=False).to_html(tmp_path / "page.html")
+    page = open_alone(tmp_path / "page.html", "light", 900)
+    graph = page.locator(".syno-graph")
+    expect(graph.locator("> svg").first).to_be_visible()
+    for display in ("none", ""):
+        graph.evaluate("(element, display) => { element.style.display = display; }", display)
+        page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))"
+        )
+    # Without a size there is no scale: a view box that is no number is an error of the page, which `open_alone` reports.
+    assert page.evaluate(SEEN)[0] > 10.99

@@ -260,11 +260,12 @@ class GraphView {
 
   // -- where we look --------------------------------------------------------------------------------------------------
 
-  /** All of it, however small. */
+  /** All of it, however small. A frame that is not yet laid out has no scale. */
   fit() {
     this.isMoved = false;
     this.box = [...this.full];
-    if (this.anchor) this.lookAt(Math.min(this.scaleFor(0), this.scales()[1]));
+    const scale = this.anchor ? Math.min(this.scaleFor(0), this.scales()[1]) : 0;
+    if (scale) this.lookAt(scale);
     this.fitted = this.box[2];
     this.show();
   }
@@ -287,7 +288,7 @@ class GraphView {
    * does not fit, the latest step is in sight.
    */
   settle() {
-    if (!this.anchor || !this.size()[0]) return this.fit();
+    if (!this.anchor || !Math.min(...this.size())) return this.fit();
     this.isMoved = false;
     const [least, most] = this.scales();
     const stepped = (largest) => {
