@@ -104,5 +104,5 @@ def test_a_picture_that_is_folded_away_comes_back(open_alone: OpenAlone, tmp_pat
         page.evaluate(
             "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))"
         )
-    # Without a size there is no scale: a view box that is no number is an error of the page, which `open_alone` reports.
+    # Without a size there is no scale. `open_alone` reports a view box without numbers: it is an error of the page.
     assert page.evaluate(SEEN)[0] > 10.99
